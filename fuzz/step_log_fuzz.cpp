@@ -1,5 +1,5 @@
 // The log that a ps task reads when it comes back. The first byte says whether the rest is the
-// file, or records of which each lies behind its length in two bytes: those get the checksums that
+// file, or records of which each is after its length in two bytes: those get the checksums that
 // most changes to a file break.
 #include <unistd.h>
 

@@ -109,7 +109,7 @@ void print_metrics(const muster::EvaluationResult& metrics) {
   fmt::print("{{{}}}\n", fmt::join(parts, ", "));
 }
 
-/// The two ways to run: one after the other, or evaluating while training goes on.
+/// The two ways to run: one after the other, or evaluating while training continues.
 class Run {
  public:
   Run(const Flags& flags, muster::Estimator& estimator, muster::InputFn train, muster::InputFn eval,

@@ -23,7 +23,7 @@ struct Flags {
 
   /// Not given: one GPU where there is one.
   std::optional<std::int64_t> num_gpus;
-  /// Towers by name, in the place of num_gpus: "cuda:0", "cuda:0".
+  /// Towers by name, instead of num_gpus: "cuda:0", "cuda:0".
   std::vector<std::string> devices;
   /// "CPU", "GPU", or empty: with the towers.
   std::string variable_strategy;

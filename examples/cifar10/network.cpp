@@ -43,7 +43,7 @@ muster::EstimatorSpec Network::call(const muster::Batch& batch, muster::Mode mod
   std::erase_if(spec.summaries.scalars, [](const auto& entry) { return entry.first == "loss"; });
   spec.summaries.deferred.push_back(
       [images = batch.features.tensor(kImage)](muster::Summaries& summaries) {
-        // Recoloured images are floats, and their values may lie outside of what a picture shows.
+        // Recoloured images are floats, and their values may be outside of what a picture shows.
         const bool bytes = images.scalar_type() == torch::kByte;
         summaries.images.emplace_back("images", bytes ? images : (images / 255).clamp(0, 1));
       });

@@ -14,7 +14,7 @@ struct NetworkOptions {
   muster::ResNetOptions resnet{.num_classes = 11};
   /// Crop of images that come whole: at a random place if the input gives one, else in the middle.
   muster::CropOptions crop{};
-  /// Brings each image to mean 0 and variance 1 in the place of x / 128 - 1.
+  /// Brings each image to mean 0 and variance 1 instead of x / 128 - 1.
   bool whitening = false;
 };
 

@@ -43,7 +43,7 @@ std::optional<Path> git_folder_of(const Path& repository) {
   return (repository / line->substr(kGitDirPrefix.size())).lexically_normal();
 }
 
-// A worktree has its own HEAD; branches lie in the repository that it belongs to.
+// A worktree has its own HEAD; branches are in the repository that it belongs to.
 Path common_folder_of(const Path& git_folder) {
   const auto line = first_line(git_folder / "commondir");
   return line && !line->empty() ? (git_folder / *line).lexically_normal() : git_folder;

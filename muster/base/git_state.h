@@ -19,7 +19,7 @@ struct GitState {
   bool operator==(const GitState&) const = default;
 };
 
-/// The repository that a local folder lies in; nothing if there is none. Reads a few small files
+/// The repository that a local folder is in; nothing if there is none. Reads a few small files
 /// (HEAD, the branch's file, packed-refs) and runs no program, so it cannot say whether files were
 /// changed since the commit. What is damaged counts as absent.
 std::optional<GitState> git_state_of(const Path& folder);

@@ -25,11 +25,11 @@ class SharedFileSystem : public FileSystem {
 ///     without close() it leaves no trace. So nothing is written under a temporary name.
 ///   - Folders are what keys have before a '/'. create_directories() leaves an empty object
 ///   "FOLDER/"
-///     where nothing lies below it yet; status() and list() see what they would see on a disk.
+///     where nothing is below it yet; status() and list() see what they would see on a disk.
 ///   - rename() of a file copies and then removes; of a folder it throws Unimplemented. Several
 ///     files are published by writing the one last without which the others do not count.
 ///   - append() writes all of the file under a precondition: two that append lose nothing.
-///   - sync() and sync_directory() have nothing to do, but for files that grow.
+///   - sync() and sync_directory() have nothing to do, except for files that grow.
 class ObjectStore : public SharedFileSystem {
  public:
   /// A file that must not be there when it is closed: of two that write it one wins, and the

@@ -14,7 +14,7 @@ inline constexpr int kExitTryAgain = 75;
 inline constexpr int kStatusOfSignals = 128;
 
 /// A file that grows beyond the limit of the process (`ulimit -f`) makes writes fail as a full disk
-/// does, in the place of SIGXFSZ, which would end the program without a word. For main().
+/// does, instead of SIGXFSZ, which would end the program without a word. For main().
 void fail_writes_beyond_file_limit();
 
 /// The edge of a program, for main(): calls `body` and returns its status. An exception is logged

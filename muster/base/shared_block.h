@@ -13,7 +13,7 @@ struct BlockDeleter {
   void operator()(const void*) const { free(); }
 };
 
-/// Whether these bytes lie in such a block, and not in a mapping or in memory of their own.
+/// Whether these bytes are in such a block, and not in a mapping or in memory of their own.
 inline bool is_shared_block(const std::shared_ptr<const void>& owner) {
   return std::get_deleter<BlockDeleter>(owner) != nullptr;
 }

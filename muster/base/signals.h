@@ -37,7 +37,7 @@ class StopSignals {
 
   /// The signal that came, or 0. Cheap: for a check every step.
   static int received() noexcept;
-  /// Forgets it, so that a program may go on after an orderly stop.
+  /// Forgets it, so that a program may continue after an orderly stop.
   static void reset() noexcept;
 
  private:

@@ -36,7 +36,7 @@ class WarmProgram {
     int in = 0;
     int out = 1;
     int err = 2;
-    /// SIGALRM ends it after so many seconds; 0: never.
+    /// SIGALRM ends it after this many seconds; 0: never.
     unsigned seconds = 0;
     /// Sent to it when the warm program ends, which it does with the process that started it; 0:
     /// none.
@@ -49,7 +49,7 @@ class WarmProgram {
   /// Throws what the kernel says of a file that it cannot run.
   explicit WarmProgram(Path program, const WarmOptions& options = {});
   /// The program ends, and is killed where it does not, or was never asked for a fork; forks of it
-  /// go on.
+  /// continue.
   ~WarmProgram();
   WarmProgram(const WarmProgram&) = delete;
   WarmProgram& operator=(const WarmProgram&) = delete;

@@ -18,7 +18,7 @@ struct BatchWorkerOptions {
 };
 
 /// Runs the shards of a job that are not published yet in forks of muster-torch, and returns when
-/// all are. A worker that a signal ends is replaced, and its successor goes on at its last
+/// all are. A worker that a signal ends is replaced, and its successor continues at its last
 /// save, up to three times without progress. Shows progress on the terminal, or logs it every ten
 /// seconds. Throws what a worker failed with, and Interrupted after SIGINT or SIGTERM, which
 /// workers have saved for.

@@ -22,7 +22,7 @@ class ClusterReport {
     std::string last_line{};
     /// Step in its last line that names one.
     std::optional<std::int64_t> step{};
-    /// Why the run goes on without it; empty if it takes part.
+    /// Why the run continues without it; empty if it takes part.
     std::string gone{};
     std::int64_t restarts = 0;
   };

@@ -24,7 +24,7 @@ class EventTail {
 
   /// Hands on what is new and whole. Never throws for what is in the file: problem() tells it.
   void poll(const TakeRecord& take);
-  /// Hands on once more what begins from `begin` on, where a record must begin, and ends up to
+  /// Hands on again what begins from `begin` on, where a record must begin, and ends up to
   /// `end`.
   void read_again(std::uint64_t begin, std::uint64_t end, const TakeRecord& take) const;
 

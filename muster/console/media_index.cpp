@@ -134,7 +134,7 @@ void MediaIndex::add(MediaKind kind, const std::string& tag, const MediaPlace& p
     found = places_.try_emplace(key).first;
   }
   std::vector<MediaPlace>& places = found->second;
-  // Training went on from an earlier checkpoint: what lies behind it was given up.
+  // Training went on from an earlier checkpoint: what is after it was given up.
   if (!places.empty() && places.back().step > place.step) {
     std::erase_if(places, [&](const MediaPlace& one) { return one.step >= place.step; });
   }

@@ -15,7 +15,7 @@
 
 namespace muster::console {
 
-/// The scalars of the event files of one folder, read once, and where all else lies in them: poll()
+/// The scalars of the event files of one folder, read once, and where all else is in them: poll()
 /// takes what came since. One thread at a time.
 class RunCurves {
  public:

@@ -13,7 +13,8 @@ struct CollectiveOptions {
   /// Gradients of more bytes than this are summed in slices, one for each task, instead of sent
   /// whole. The result is the same to the bit.
   std::int64_t slice_above = std::int64_t{256} << 10;
-  /// Slices travel in pieces of so many elements: while one is on its way the one before is added.
+  /// Slices travel in pieces of this many elements: while one is on its way the one before is
+  /// added.
   std::int64_t slice_piece = std::int64_t{256} << 10;
   /// Slices travel as bfloat16, which are half of the bytes. The weights then depend on the layout.
   /// The same for all tasks.

@@ -17,7 +17,7 @@ struct ParameterServerOptions {
   /// this, and more than twice what it holds.
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
   /// Servers that see the chief's model_dir write their own parts of its checkpoints, if a part has
-  /// so many bytes on average; else the chief fetches the slots and writes everything.
+  /// this many bytes on average; else the chief fetches the slots and writes everything.
   std::uint64_t part_bytes = std::uint64_t{64} << 20;
 };
 

@@ -18,7 +18,7 @@ struct ExportOptions {
   Path checkpoint_path{};
   /// Files to go along: their names under assets.extra/, and where they are now.
   std::vector<std::pair<std::string, Path>> assets_extra{};
-  /// Writes saved_model.pbtxt, for people to read, in the place of saved_model.pb.
+  /// Writes saved_model.pbtxt, for people to read, instead of saved_model.pb.
   bool as_text = false;
 };
 

@@ -333,7 +333,7 @@ TEST(GraphHook, LeavesTheGraphOfATrainingThatHasNoExporters) {
   train(2);
   EXPECT_EQ(graph::read_inference_graph(folder.path()).saver->restore_op, "save/restore_all");
   EXPECT_EQ(graphs_in_events(folder.path()), 1U);
-  // Training that goes on with the same graph writes no second one.
+  // Training that continues with the same graph writes no second one.
   train(4);
   EXPECT_EQ(graphs_in_events(folder.path()), 1U);
 }

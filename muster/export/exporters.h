@@ -34,7 +34,7 @@ using SavedModelExporterPtr = std::shared_ptr<SavedModelExporter>;
 struct FinalExporterOptions {
   /// Files to go along: their names under assets.extra/, and where they are now.
   std::vector<std::pair<std::string, Path>> assets_extra{};
-  /// Writes saved_model.pbtxt in the place of saved_model.pb.
+  /// Writes saved_model.pbtxt instead of saved_model.pb.
   bool as_text = false;
 };
 

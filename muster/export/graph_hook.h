@@ -13,8 +13,8 @@ class Estimator;
 /// When training begins, writes what the model computes in prediction, with its ways in, to
 /// model_dir/graph.pb, and as a graph to the event file, so that TensorBoard shows it and `muster
 /// export` needs the program no more. train_and_evaluate() does so by itself; give this one to
-/// Estimator::train(). A run that goes on with the same graph does not write it again. A model that
-/// cannot be traced costs a line in the log. Only on the chief.
+/// Estimator::train(). A run that continues with the same graph does not write it again. A model
+/// that cannot be traced costs a line in the log. Only on the chief.
 class GraphHook : public Hook {
  public:
   /// The estimator must outlive it. `make_input` is called when training begins.

@@ -26,7 +26,7 @@ struct InferenceGraph {
 /// that cannot be exported.
 InferenceGraph inference_graph(const Estimator& estimator, const ServingInput& input);
 
-/// Writes MODEL_DIR/graph.pb, a SavedModel message with this one graph, in the place of one that is
+/// Writes MODEL_DIR/graph.pb, a SavedModel message with this one graph, instead of one that is
 /// there, and its assets to MODEL_DIR/graph.assets/. The graph comes last, so a reader of it finds
 /// its assets.
 void write_inference_graph(const InferenceGraph& graph, const Path& model_dir);

@@ -17,7 +17,7 @@
 /// A traced model as a list of libtorch's operations, without libtorch's own graph types.
 namespace muster::exporting {
 
-/// A size: a constant, or so many times the number of rows in the batch.
+/// A size: a constant, or this many times the number of rows in the batch.
 struct Size {
   std::int64_t constant = 0;
   std::int64_t per_row = 0;

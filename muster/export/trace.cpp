@@ -110,7 +110,7 @@ std::vector<TraceInput> trace_inputs(const Features& features,
   return inputs;
 }
 
-// The features with the tensors of the trace in the place of their own.
+// The features with the tensors of the trace instead of their own.
 Features traced_features(const Features& features, const std::vector<TraceInput>& inputs,
                          const jit::Stack& stack) {
   Features traced = features;

@@ -101,7 +101,7 @@ void convolve(Call& call, const Convolution& as, const std::string& input) {
                  native ? depthwise(call, as, input, kernel) : grouped(call, as, input, kernel));
 }
 
-// TensorFlow's is the gradient of a convolution, which gives what lies under the padding too.
+// TensorFlow's is the gradient of a convolution, which gives what is under the padding too.
 void transposed(Call& call) {
   call.require(call.integer(8) == 1, "transposed convolutions in groups are not translated");
   call.require(call.height_width(5, 1) == HeightWidth{1, 1},

@@ -48,7 +48,7 @@ void add_product(Call& call) {
                       beta == 1 && alpha == 1 ? call.rank(0) : 0));
 }
 
-// A vector in the place of a matrix has one row, or as the second factor one column.
+// A vector instead of a matrix has one row, or as the second factor one column.
 std::string as_matrix(Call& call, std::size_t index) {
   const auto node = call.tensor(index);
   if (call.rank(index) > 1) return node;

@@ -12,10 +12,10 @@ namespace muster::internal {
 
 /// When checkpoints are evaluated and exported, beside what an EvalSpec says.
 struct EvaluationPace {
-  /// So many steps lie between two that are evaluated, at least.
+  /// So many steps are between two that are evaluated, at least.
   std::int64_t min_steps = 1;
   bool only_the_last = false;
-  /// Whether exporters are called while training goes on.
+  /// Whether exporters are called while training continues.
   bool exports_between = true;
 };
 

@@ -13,7 +13,7 @@ class CheckpointUse {
  public:
   virtual ~CheckpointUse() = default;
 
-  /// Whether the checkpoint of this step is due while training goes on.
+  /// Whether the checkpoint of this step is due while training continues.
   virtual bool is_due(std::int64_t step) const = 0;
   /// Says so, if it is the time that keeps it.
   virtual void log_not_due(std::int64_t step) const = 0;

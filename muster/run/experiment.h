@@ -31,8 +31,8 @@ struct ExperimentOptions {
   std::chrono::seconds eval_delay_secs{120};
   /// Between two evaluations of continuous_eval, at least.
   std::chrono::seconds continuous_eval_throttle_secs{60};
-  /// train_and_evaluate evaluates a checkpoint when so many steps were made since the last one that
-  /// was evaluated, and check_interval_secs have passed; not set: only the last checkpoint.
+  /// train_and_evaluate evaluates a checkpoint when this many steps were made since the last one
+  /// that was evaluated, and check_interval_secs have passed; not set: only the last checkpoint.
   std::optional<std::int64_t> min_eval_frequency = 1;
   std::chrono::seconds check_interval_secs{5};
   /// Steps per iteration of continuous_train_and_eval; if not set, a tenth of train_steps, or 1,000
@@ -46,7 +46,7 @@ struct ExperimentOptions {
   void check() const;
 };
 
-/// False ends what goes on: called with the metrics of every evaluation.
+/// False ends what continues: called with the metrics of every evaluation.
 using ContinuePredicate = std::function<bool(const EvaluationResult&)>;
 
 struct ContinuousEvalOptions {
@@ -88,7 +88,7 @@ class Experiment {
   TrainAndEvaluateResult continuous_eval_on_train_data(const ContinuousEvalOptions& options = {});
 
   /// Trains train_steps_per_iteration, evaluates, and so on, until train_steps, the input's end, or
-  /// predicate_fn ends it. The input goes on where it was, and the weights are those of one run of
+  /// predicate_fn ends it. The input resumes where it was, and the weights are those of one run of
   /// training. Throws FailedPrecondition in a cluster.
   TrainAndEvaluateResult continuous_train_and_eval(const ContinuePredicate& predicate_fn = {});
 

@@ -16,8 +16,8 @@ RunRecord record_of_this_process(const RunConfig& config);
 /// parts between commas. Patterns are expanded, and folders passed over.
 std::vector<RunRecord::File> files_named_by(const std::vector<std::string>& arguments);
 
-/// Calls `act`. The record is a help for people: where it cannot be written, training goes on, and
-/// the log says why.
+/// Calls `act`. The record is a help for people: where it cannot be written, training continues,
+/// and the log says why.
 void try_to_record(const Path& model_dir, const std::function<void()>& act);
 
 }  // namespace muster::internal

@@ -21,8 +21,8 @@
 namespace muster {
 namespace {
 
-/// Evaluates while training goes on. The last checkpoint is left to the end of train_and_evaluate,
-/// when the memory of the training is free again.
+/// Evaluates while training continues. The last checkpoint is left to the end of
+/// train_and_evaluate, when the memory of the training is free again.
 class EvaluatingListener : public CheckpointSaverListener {
  public:
   EvaluatingListener(internal::CheckpointEvaluator& evaluator, const TrainSpec& spec)
@@ -74,7 +74,7 @@ struct Run {
     return {internal::make_graph_hook(estimator, eval_spec, std::nullopt),
             std::make_shared<HParamsHook>(estimator, train_spec.max_steps)};
   }
-  /// A trial that goes on from a pause was looked at when it began.
+  /// A trial that resumes from a pause was looked at when it began.
   void rehearse_exports_once() const {
     if (trial_pauses() && estimator.latest_checkpoint()) return;
     internal::rehearse_exports(estimator, eval_spec);

@@ -18,14 +18,14 @@ struct TrainAndEvaluateResult {
 /// Trains and evaluates, as the task of a cluster that RunConfig says this process is, or alone.
 ///
 /// Alone: in one pass over the input. Evaluations happen between two steps, at checkpoints, and the
-/// input goes on where it was. The checkpoint that a run begins with is not evaluated; the next one
+/// input resumes where it was. The checkpoint that a run begins with is not evaluated; the next one
 /// is, later ones when throttle_secs have passed since the last evaluation began (or by
 /// every_steps), and the last one always, once. When max_steps are reached already, nothing is
 /// trained and the last checkpoint is evaluated.
 ///
-/// After each evaluation the exporters are called with the checkpoint that was evaluated; once more
+/// After each evaluation the exporters are called with the checkpoint that was evaluated; again
 /// as the final export with the last one, whether max_steps, the input's end or a hook ended the
-/// training. An exporter that fails is logged while training goes on; that of the final export is
+/// training. An exporter that fails is logged while training continues; that of the final export is
 /// thrown when all exporters were called, with the model trained, evaluated and saved. When
 /// training begins, the model's inference graph goes to model_dir/graph.pb and to the event file,
 /// if the model can be traced.

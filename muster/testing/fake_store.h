@@ -35,10 +35,10 @@ class FakeStore {
   /// Those of them that cost something once there is no writer any more.
   virtual std::size_t orphans() const { return open_uploads(); }
 
-  /// Looks at every call first; what it returns is answered in the place of the store. Called from
+  /// Looks at every call first; what it returns is answered instead of the store. Called from
   /// several threads.
   void set_fault(Fault fault);
-  /// Lets so many of a hundred calls fail, as FlakyAnswers does.
+  /// Lets this many of a hundred calls fail, as FlakyAnswers does.
   void fail_randomly(int percent, std::uint64_t seed) { flaky_.set(percent, seed); }
   /// The next call of this method is done and not answered: its connection is closed.
   void lose_answer_of(const std::string& method);

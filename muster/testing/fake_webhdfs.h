@@ -17,7 +17,7 @@ class FakeWebHdfs : public FakeStore {
   std::size_t open_uploads() const override;
   /// As some gateways do: options of a rename are not understood.
   void ignore_rename_options() { knows_options_ = false; }
-  /// Keeps half of each of the next so many appends, and answers nothing.
+  /// Keeps half of each of the next this many appends, and answers nothing.
   void cut_appends(int count) { cuts_ = count; }
   /// Users that the calls named.
   std::set<std::string> users() const;

@@ -39,7 +39,7 @@ struct CannedResponse {
   std::chrono::milliseconds delay{0};
   /// Closes the connection without an answer.
   bool hang_up = false;
-  /// Closes the connection after so many bytes of the body.
+  /// Closes the connection after this many bytes of the body.
   std::optional<std::size_t> cut_after{};
   /// Value of Content-Length, where that is not the length of the body.
   std::optional<std::size_t> claimed_length{};

@@ -69,7 +69,7 @@ WarmProgram* warm_program(const std::filesystem::path& program, const ProgramOpt
   return warm.get();
 }
 
-// Environment of the test, with the given variables in the place of its own.
+// Environment of the test, with the given variables instead of its own.
 std::vector<std::string> environment_with(const std::vector<std::string>& more) {
   std::vector<std::string> all = more;
   const auto is_given = [&](std::string_view variable) {

@@ -22,7 +22,7 @@ class RawTcp {
   int descriptor() const { return descriptor_; }
   /// False when the other side is gone.
   bool send(std::string_view bytes);
-  /// Exactly so many bytes, or fewer at the end of the stream.
+  /// Exactly this many bytes, or fewer at the end of the stream.
   std::string read(std::size_t size);
   std::string read_to_end();
 

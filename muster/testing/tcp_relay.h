@@ -26,7 +26,7 @@ class TcpRelay {
   std::string seen();
   /// Flips a bit of the byte that is so far on in what the client sends from here on.
   void flip(std::int64_t byte) { to_server_.flip = byte; }
-  /// Lets only so many bytes of what the server sends from here on arrive, and no end of the
+  /// Lets only this many bytes of what the server sends from here on arrive, and no end of the
   /// stream, as of a server that hangs.
   void hang_server_after(std::int64_t bytes) { to_client_.left = bytes; }
 

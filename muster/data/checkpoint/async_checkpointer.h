@@ -22,7 +22,7 @@ struct AsyncCheckpointStatus {
   std::optional<Description> last_failure{};
 };
 
-/// Saves checkpoints while training goes on. A save copies the tensors into memory of its own and
+/// Saves checkpoints while training continues. A save copies the tensors into memory of its own and
 /// writes that copy to the disk in the background:
 ///
 ///   checkpointer.save(step, variables, state);    // begins to copy
@@ -32,7 +32,7 @@ struct AsyncCheckpointStatus {
 /// One save is under way at a time: the next one waits until it has been written, so every save
 /// that is asked for is made. A save that fails is logged as an error and counted; the older
 /// checkpoints are still there. It holds as much memory again as the tensors take. Calls come from
-/// one thread, but for status().
+/// one thread, except for status().
 class AsyncCheckpointer {
  public:
   explicit AsyncCheckpointer(CheckpointStore store);
@@ -41,7 +41,7 @@ class AsyncCheckpointer {
   AsyncCheckpointer(const AsyncCheckpointer&) = delete;
   AsyncCheckpointer& operator=(const AsyncCheckpointer&) = delete;
 
-  /// Takes the memory for copies of so many bytes of values now, so that the first save does not
+  /// Takes the memory for copies of this many bytes of values now, so that the first save does not
   /// have to. Throws ResourceExhausted.
   void reserve(std::size_t bytes);
 

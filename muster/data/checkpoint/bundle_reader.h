@@ -39,7 +39,7 @@ class BundleReader {
   TensorSpec spec(std::string_view name) const;
   /// The bytes that the tensor takes in the data files.
   std::uint64_t stored_bytes(std::string_view name) const;
-  /// The names in the order in which their bytes lie in the data files.
+  /// The names in the order in which their bytes are in the data files.
   std::vector<std::string> names_by_place() const;
 
   /// The values of one tensor, checked against its checksum; parts are joined. Throws DataLoss, and

@@ -198,7 +198,7 @@ struct BundleWriter::Impl {
     finished = true;
   }
 
-  // Destructors call it too, so it reports what it cannot do and goes on.
+  // Destructors call it too, so it reports what it cannot do and continues.
   void remove_files() noexcept {
     try {
       FileSystem& files = file_system_for(prefix);

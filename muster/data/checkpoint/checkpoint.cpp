@@ -19,7 +19,7 @@ Path inside(const Path& model_dir, const std::string& stored) {
 
 bool lies_here(const Path& path) { return path.string().find("://") == std::string::npos; }
 
-// A FIFO or a folder in the place of a file would be waited for, or end in an error that names no
+// A FIFO or a folder instead of a file would be waited for, or end in an error that names no
 // checkpoint.
 bool is_regular(const Path& path) {
   const Path local = strip_file_scheme(path);
@@ -49,7 +49,7 @@ std::vector<Path> named_by(const CheckpointState& state, const Path& model_dir) 
   return prefixes;
 }
 
-/// Checkpoints that a run may go on from, best first.
+/// Checkpoints that a run may resume from, best first.
 struct Candidates {
   std::vector<Path> prefixes{};
   /// Whether the state file names the first.

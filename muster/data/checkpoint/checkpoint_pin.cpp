@@ -51,7 +51,7 @@ CheckpointPin::CheckpointPin(const Path& prefix) {
     if (!file_exists(index)) throw gone;
     return;
   }
-  // A file without a name was deleted, or replaced by the same step saved again: look once more.
+  // A file without a name was deleted, or replaced by the same step saved again: look again.
   do {
     if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
     descriptor_ = open_index(index);

@@ -330,7 +330,7 @@ TEST(CheckpointStore, TakesTheNewCheckpointBackWhenTheStateFileCannotBeWritten) 
   CheckpointStore store(dir.path());
   save(store, 1);
   const auto before = file_system_for(dir.path()).list(dir.path());
-  // A folder in the place of the state file makes its replacement fail.
+  // A folder instead of the state file makes its replacement fail.
   std::filesystem::rename(dir / "checkpoint", dir / "aside");
   std::filesystem::create_directories(dir / "checkpoint/blocked");
   EXPECT_THROW(save(store, 2), Error);

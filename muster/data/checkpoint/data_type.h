@@ -55,7 +55,7 @@ enum class DataType : std::int32_t {
 /// Nothing for a number that is none of TensorFlow's types, with or without the 100 of references.
 std::optional<DataType> data_type_from(std::int64_t number);
 
-/// Whether tensors of this type lie in checkpoints: strings, and what has a size of whole bytes in
+/// Whether tensors of this type are in checkpoints: strings, and what has a size of whole bytes in
 /// every TensorFlow that writes it.
 bool is_stored(DataType type);
 

@@ -1,4 +1,4 @@
-// Bytes of a checkpoint: the same on every machine, which may go on with that of another.
+// Bytes of a checkpoint: the same on every machine, which may continue with that of another.
 #include "muster/testing/golden.h"
 
 #include "muster/base/random.h"

@@ -7,7 +7,7 @@
 namespace muster {
 namespace {
 
-// Every pair is compared, so the number is bounded; a variable with so many parts is no real one.
+// Every pair is compared, so the number is bounded; a variable with this many parts is no real one.
 constexpr std::size_t kMaxSlices = 8192;
 
 /// Where a part begins and how far it reaches.
@@ -63,7 +63,7 @@ std::optional<std::string> why_not_a_cover(std::span<const std::int64_t> shape,
   std::int64_t filled = 0;
   for (const SliceExtents& extents : slices) {
     parts.push_back({extents.start, slice_shape(shape, extents)});
-    // No overflow: every part lies inside the shape, and the first overlap ends the sum.
+    // No overflow: every part is inside the shape, and the first overlap ends the sum.
     filled += element_count(parts.back().length).value_or(0);
     for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
       if (overlap(parts[i], parts.back())) {

@@ -11,7 +11,7 @@
 
 namespace muster {
 
-/// Nothing when the slices, each of which lies inside the shape, fill it without overlap; otherwise
+/// Nothing when the slices, each of which is inside the shape, fill it without overlap; otherwise
 /// what is wrong, in words.
 std::optional<std::string> why_not_a_cover(std::span<const std::int64_t> shape,
                                            std::span<const SliceExtents> slices);

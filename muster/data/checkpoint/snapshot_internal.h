@@ -19,7 +19,7 @@ namespace muster {
 /// turns at.
 class Snapshot {
  public:
-  /// Takes memory for so many bytes of values now, and touches it.
+  /// Takes memory for this many bytes of values now, and touches it.
   void reserve(std::size_t bytes);
 
   /// Plans a copy of these tensors; no thread may be copying. Names, shapes and strings are copied

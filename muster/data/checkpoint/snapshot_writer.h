@@ -11,8 +11,8 @@
 namespace muster {
 
 /// Copies tensors into memory of its own, and has the copy written in the background, while their
-/// owner goes on. One copy is under way at a time: the next waits until it has been written. Calls
-/// come from one thread.
+/// owner continues. One copy is under way at a time: the next waits until it has been written.
+/// Calls come from one thread.
 class SnapshotWriter {
  public:
   /// Gets the copies, in the background. It must not throw.
@@ -24,7 +24,7 @@ class SnapshotWriter {
   SnapshotWriter(const SnapshotWriter&) = delete;
   SnapshotWriter& operator=(const SnapshotWriter&) = delete;
 
-  /// Takes the memory for copies of so many bytes of values now. Throws ResourceExhausted.
+  /// Takes the memory for copies of this many bytes of values now. Throws ResourceExhausted.
   void reserve(std::size_t bytes);
   /// Begins to copy. The tensors' values must stay as they are until wait_until_copied() returns.
   /// `what` stands for it in reports of waits: "checkpoint step=7". Throws ResourceExhausted.

@@ -95,7 +95,7 @@ std::string_view head_in(std::string_view record) {
   return record.substr(kSizeBytes, size);
 }
 
-/// A record as it lies in the file, which is a TFRecord file: its length and checksum and the head
+/// A record as it is in the file, which is a TFRecord file: its length and checksum and the head
 /// in front of the body, the body's checksum behind it.
 struct Frame {
   std::string front;

@@ -36,7 +36,7 @@ struct StepLogRecord {
     kPrepared,
     /// That step is made.
     kCommitted,
-    /// The run is over and saved elsewhere: no run goes on from this log.
+    /// The run is over and saved elsewhere: no run resumes from this log.
     kEnded,
   };
   /// The replicas [first, last) came from this task.

@@ -49,7 +49,7 @@ struct TensorView {
   std::optional<TensorSlice> slice{};
 };
 
-/// A tensor that was read. The bytes live as long as any copy of this does; they lie in the mapped
+/// A tensor that was read. The bytes live as long as any copy of this does; they are in the mapped
 /// file where they can, with no alignment promised.
 struct TensorData {
   TensorSpec spec{};

@@ -31,7 +31,7 @@ struct Element {
   Origin origin;
 };
 
-/// A failure that stands in the place of the element it prevented: before `elements[before]`.
+/// A failure that replaces the element it prevented: before `elements[before]`.
 struct Failure {
   std::size_t before = 0;
   std::exception_ptr error{};

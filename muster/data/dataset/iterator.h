@@ -30,7 +30,7 @@ class Iterator {
   }
 
   /// The next element, or nothing at the end. Throws where an element could not be made; the call
-  /// after that goes on with the next one.
+  /// after that continues with the next one.
   std::optional<T> next() {
     std::optional<Element<T>> element = next_element();
     if (!element) return std::nullopt;

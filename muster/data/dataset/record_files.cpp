@@ -335,7 +335,7 @@ class KnownFilesPass final : public KnownPass<Record> {
     reader.expect(stage_.kind());
     const FileRecord at = restore_files(reader, stage_);
     if (at.file == stage_.file_count()) return size();
-    // Beyond the end a reader finds nothing more of this file, and goes on with the next.
+    // Beyond the end a reader finds nothing more of this file, and continues with the next.
     return known_->ends.begin_of(at.file) + std::min(at.number, known_->ends.records_of(at.file));
   }
 

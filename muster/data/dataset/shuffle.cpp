@@ -17,7 +17,7 @@ std::size_t ShuffleDraws::draw(std::size_t size) {
     spare_ = std::uint64_t{block[2]} << 32 | block[3];
   }
   ++drawn_;
-  // The upper half of the product is uniform but for a bias of size / 2^64.
+  // The upper half of the product is uniform except for a bias of size / 2^64.
   __extension__ using Wide = unsigned __int128;
   return static_cast<std::size_t>((Wide{bits} * size) >> 64);
 }

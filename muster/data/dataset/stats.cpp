@@ -65,7 +65,7 @@ PipelineStats StatsCollector::read() const {
 }
 
 std::string PipelineStats::bottleneck() const {
-  // The consumer waits at the first queue: what lies before that queue is too slow, and so on
+  // The consumer waits at the first queue: what is before that queue is too slow, and so on
   // upwards, until a queue at which no consumer waits.
   const StageStats* waits = nullptr;
   const StageStats* full = nullptr;

@@ -52,7 +52,7 @@ class ColumnBatch {
 
   const ColumnIds& ids(const IdSource& source);
   const at::Tensor& numbers(const NumericColumn& column);
-  /// Splits of rows that all have so many values.
+  /// Splits of rows that all have this many values.
   const at::Tensor& uniform_splits(std::int64_t per_row);
   at::Tensor splits_of(const RowLayout& layout);
 

@@ -104,7 +104,7 @@ FeatureColumn categorical_column_with_hash_bucket(std::string key, std::int64_t 
 struct VocabularyOptions {
   /// The id of words that are not in the vocabulary; -1 drops them. Excludes num_oov_buckets.
   std::int64_t default_value = -1;
-  /// Hash such words into so many more buckets.
+  /// Hash such words into this many more buckets.
   std::int64_t num_oov_buckets = 0;
 };
 FeatureColumn categorical_column_with_vocabulary_list(std::string key,

@@ -404,7 +404,7 @@ TEST(CrossedColumn, CrossesEveryValueWithEveryOther) {
             (Rows{{1, 0}, {1, 3, 4, 2}}));
 }
 
-// The hash of these values in this order, among so many buckets.
+// The hash of these values in this order, among this many buckets.
 std::int64_t cross_of(std::vector<std::uint64_t> values, std::uint64_t buckets,
                       std::uint64_t key = 0xDECAFCAFFE) {
   for (const auto value : values) key = concatenate_fingerprints(key, value);

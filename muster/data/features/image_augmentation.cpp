@@ -13,7 +13,7 @@
 namespace muster {
 namespace {
 
-/// Places [begin, end) of a row or column of the crop that lie inside of the image.
+/// Places [begin, end) of a row or column of the crop that are inside of the image.
 struct Inside {
   std::int64_t begin = 0;
   std::int64_t end = 0;

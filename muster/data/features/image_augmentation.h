@@ -32,7 +32,7 @@ struct CropOptions {
   void check() const;
 };
 
-/// The part of one image: where its corner lies in the image. What lies outside of the image is
+/// The part of one image: where its corner is in the image. What is outside of the image is
 /// zero.
 struct Crop {
   std::int64_t top = 0;

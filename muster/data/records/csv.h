@@ -57,7 +57,7 @@ using CsvColumn =
                  std::vector<double>, std::vector<std::string_view>, std::monostate>;
 
 /// A batch of rows as columns, one a field. Strings are views into the rows' text, which must
-/// outlive this, except those that had to be unescaped, which lie in `arena`.
+/// outlive this, except those that had to be unescaped, which are in `arena`.
 struct CsvColumns {
   std::size_t rows = 0;
   std::vector<std::string> names{};

@@ -179,7 +179,7 @@ void walk_int64s(std::string_view list, std::size_t offset, Visit visit) {
   }
 }
 
-/// visit(bytes): the floats of one run, as they lie in memory, perhaps not aligned.
+/// visit(bytes): the floats of one run, as they are in memory, perhaps not aligned.
 template <typename Visit>
 void walk_floats(std::string_view list, std::size_t offset, Visit visit) {
   Reader reader(list, offset);

@@ -20,7 +20,7 @@ struct FixedLengthOptions {
 /// Opens a file of records that all have one length. A plain file is mapped: records are views into
 /// it, and any of them is reached at once. A compressed file is read from front to back. Throws
 /// NotFound, InvalidArgument for a record length of 0, and DataLoss, naming the sizes, when what
-/// lies between header and footer is no whole number of records (a compressed file: when the end is
+/// is between header and footer is no whole number of records (a compressed file: when the end is
 /// reached).
 std::unique_ptr<RecordSource> open_fixed_length(const Path& path,
                                                 const FixedLengthOptions& options);

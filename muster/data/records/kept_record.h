@@ -4,7 +4,7 @@
 
 namespace muster {
 
-/// Gives a record memory of its own where it lies in a block with others (shared_block.h). Called
+/// Gives a record memory of its own where it is in a block with others (shared_block.h). Called
 /// by stages that keep records for long and let them go in no order, as a shuffle does: a block of
 /// n records stays until the last of them has left, about log(n) times as long as one of them.
 void copy_out_of_block(Record& record);

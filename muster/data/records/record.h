@@ -5,7 +5,7 @@
 
 namespace muster {
 
-/// The bytes of one record and a share of the buffer they lie in (a mapping or a block), so a
+/// The bytes of one record and a share of the buffer they are in (a mapping or a block), so a
 /// record can wait in a shuffle or a queue without being copied. Copying it copies the share, not
 /// the bytes.
 struct Record {

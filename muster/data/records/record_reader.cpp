@@ -147,7 +147,7 @@ void RecordReader::Impl::fail_too_long(std::uint64_t length) const {
 void RecordReader::Impl::pass_over_bad_data(std::size_t size) {
   const DataLoss failure("{}: its data ({} bytes) does not match its checksum", where(),
                          size - kFrameBytes);
-  // First, so that the next call goes on behind it if this one throws.
+  // First, so that the next call continues after it if this one throws.
   pass(size);
   pass_over(failure);
 }
@@ -205,7 +205,7 @@ bool RecordReader::next(Record& out) {
   if (!data) return false;
   out.bytes = *data;
   const auto& share = impl_->supply->share();
-  // Most records lie where the one before did: counting the share again costs more than this look.
+  // Most records are where the one before did: counting the share again costs more than this look.
   if (out.owner != share) out.owner = share;
   return true;
 }

@@ -15,7 +15,7 @@
 
 namespace muster {
 
-/// The file ends inside a record, as after a crash of its writer: what lies before is whole.
+/// The file ends inside a record, as after a crash of its writer: what is before is whole.
 class TornTail : public DataLoss {
  public:
   template <typename... Args>
@@ -63,9 +63,10 @@ class RecordReader {
   /// The next record, or nothing at the end of the file. The view stays valid until the next call.
   ///
   /// Throws DataLoss, with file, record number and offset. If only the data is damaged, the next
-  /// call goes on behind it; if the length is, the next call throws the same again. With
-  /// skip_bad_records, reading goes on at the next place where both checksums fit. Throws TornTail,
-  /// each time, when the file ends inside a record, and ResourceExhausted beyond max_record_bytes.
+  /// call continues after it; if the length is, the next call throws the same again. With
+  /// skip_bad_records, reading continues at the next place where both checksums fit. Throws
+  /// TornTail, each time, when the file ends inside a record, and ResourceExhausted beyond
+  /// max_record_bytes.
   std::optional<std::string_view> next();
   /// The same, with a share of the mapping or block, so that the bytes outlive the reader.
   bool next(Record& out);

@@ -19,7 +19,7 @@ class RecordSource {
   virtual ~RecordSource() = default;
 
   /// The next record, or false at the end of the file. Errors name the file, the record and the
-  /// offset; after a record that could be passed over, the next call goes on behind it, else it
+  /// offset; after a record that could be passed over, the next call continues after it, else it
   /// throws again.
   virtual bool next(Record& out) = 0;
   /// Goes to a record by its number, counted from 0: at once where the format or a side index

@@ -114,14 +114,14 @@ class ReadableInput final : public PartialInput {
   ReadableFile& file_;
 };
 
-/// Gives the pieces of a file where they lie. What lies in several of them is put together in a
+/// Gives the pieces of a file where they lie. What is in several of them is put together in a
 /// block of its own.
 class PieceSupply final : public RecordSupply {
  public:
   explicit PieceSupply(PiecewiseFile& file) : file_(file) {}
 
   std::string_view more(std::string_view rest, std::size_t want) override {
-    // Behind a block, what is not read yet lies in the piece too.
+    // Behind a block, what is not read yet is in the piece too.
     if (given_ < piece_.bytes.size() && rest.size() <= given_) rest = rest_of_piece(rest.size());
     while (rest.empty() && take_piece()) rest = rest_of_piece(0);
     return rest.size() >= want ? rest : put_together(rest, want);

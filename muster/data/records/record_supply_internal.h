@@ -35,7 +35,7 @@ class RecordSupply {
   virtual std::string_view more(std::string_view rest, std::size_t want) = 0;
   /// Throws the failure that ended the bytes before their end, if there was one.
   virtual void check() const {}
-  /// A share of what the last view lies in.
+  /// A share of what the last view is in.
   virtual const std::shared_ptr<const void>& share() = 0;
   /// How many bytes there are, where seek() can go to each; nothing where it cannot.
   virtual std::optional<std::uint64_t> seekable_bytes() const { return std::nullopt; }

@@ -11,7 +11,7 @@
 
 namespace muster {
 
-/// Where the rows of a plain text file lie in it, noted while they are read.
+/// Where the rows of a plain text file are in it, noted while they are read.
 class RowPlaces {
  public:
   /// `status` is the file's before the first row. Beyond `most` rows nothing is kept.

@@ -164,7 +164,7 @@ constexpr std::array<Point, 8> kNine{
 constexpr std::array<std::span<const Point>, kClasses> kDigitShapes{
     kZero, kOne, kTwo, kThree, kFour, kFive, kSix, kSeven, kEight, kNine};
 
-/// The strokes as they lie in this picture, in steps.
+/// The strokes as they are in this picture, in steps.
 std::vector<Point> place_digit(Random& random, std::span<const Point> strokes) {
   const int scale_x = draw_between(random, 15, 23);
   const int scale_y = draw_between(random, 18, 23);

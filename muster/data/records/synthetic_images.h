@@ -17,7 +17,7 @@ inline constexpr std::size_t kMnistImageBytes = 28 * 28;
 struct SyntheticImages {
   /// Below 10.
   std::vector<std::uint8_t> labels{};
-  /// Class that each picture shows, which the label gives but for the noise.
+  /// Class that each picture shows, which the label gives except for the noise.
   std::vector<std::uint8_t> classes{};
   std::size_t image_bytes = 0;
   /// One image after the other.

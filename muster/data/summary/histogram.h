@@ -6,7 +6,7 @@
 
 namespace muster {
 
-/// A histogram as event files hold it: counts[i] values lie below limits[i] and not below
+/// A histogram as event files hold it: counts[i] values are below limits[i] and not below
 /// limits[i-1].
 struct HistogramData {
   double min = 0;

@@ -22,7 +22,7 @@ double count_below(const HistogramData& data, double limit) {
 
 TEST(Histogram, LimitsGrowByATenthAndAreMirrored) {
   const auto limits = Histogram::default_limits();
-  // 774 limits of 1e-12 * 1.1^k lie below 1e20, and the largest double ends them; 0 is in the
+  // 774 limits of 1e-12 * 1.1^k are below 1e20, and the largest double ends them; 0 is in the
   // middle.
   ASSERT_EQ(limits.size(), 2 * (774 + 1) + 1U);
   EXPECT_EQ(limits.front(), -kLargest);

@@ -9,7 +9,7 @@
 
 namespace muster {
 
-/// A tensor as PyTorch's pickles describe one. Its elements lie in a file of the archive.
+/// A tensor as PyTorch's pickles describe one. Its elements are in a file of the archive.
 struct PickledTensor {
   /// Path of keys to it, joined by dots: "state_dict.conv1.weight".
   std::string name{};

@@ -256,7 +256,7 @@ std::vector<const Weight*> in_written_order(const std::vector<Weight>& tensors) 
   std::sort(order.begin(), order.end(), [](const Weight* a, const Weight* b) {
     const std::size_t bytes_a = element_bytes(a->spec.type);
     const std::size_t bytes_b = element_bytes(b->spec.type);
-    // Both lie in the same vector.
+    // Both are in the same vector.
     return bytes_a != bytes_b ? bytes_a > bytes_b : a < b;
   });
   return order;

@@ -93,7 +93,7 @@ std::vector<float> floats_of(const Weight& weight) {
   return values;
 }
 
-/// The file with one piece of equal length in the place of another.
+/// The file with one piece of equal length instead of another.
 std::string with(std::string bytes, std::string_view old, std::string_view other) {
   const std::size_t at = bytes.find(old);
   EXPECT_NE(at, bytes.npos);

@@ -51,7 +51,7 @@ std::uint64_t end_of(const Weight& weight) {
          extent_bytes(weight.spec.type, weight.spec.shape, weight.strides).value_or(0);
 }
 
-/// Which range each tensor lies in. Only tensors of one type share a storage of PyTorch's.
+/// Which range each tensor is in. Only tensors of one type share a storage of PyTorch's.
 class StorageRanges {
  public:
   explicit StorageRanges(const std::vector<Weight>& tensors) {

@@ -31,7 +31,7 @@ class WeightStorage {
   virtual WeightBytes read() const = 0;
 };
 
-/// A named tensor of a file of weights. Its elements may lie strided in a storage that other
+/// A named tensor of a file of weights. Its elements may be strided in a storage that other
 /// tensors share.
 struct Weight {
   std::string name{};
@@ -45,7 +45,7 @@ struct Weight {
 
 /// The strides of a row-major tensor.
 std::vector<std::int64_t> row_major_strides(std::span<const std::int64_t> shape);
-/// Whether the elements lie one after another in row-major order.
+/// Whether the elements are one after another in row-major order.
 bool is_row_major(const Weight& weight);
 /// Bytes of all elements. Weights of the readers here have one.
 std::uint64_t element_bytes(const Weight& weight);
@@ -53,7 +53,7 @@ std::uint64_t element_bytes(const Weight& weight);
 /// negative or the result leaves 63 bits.
 std::optional<std::uint64_t> extent_bytes(DataType type, std::span<const std::int64_t> shape,
                                           std::span<const std::int64_t> strides);
-/// Throws DataLoss, beginning with `where`, unless the weight lies inside its storage, and
+/// Throws DataLoss, beginning with `where`, unless the weight is inside its storage, and
 /// ResourceExhausted when its elements take over `most_expanded` bytes and more than the storage,
 /// as those of an expanded tensor do.
 void check_extent(const Weight& weight, std::uint64_t most_expanded, const std::string& where);

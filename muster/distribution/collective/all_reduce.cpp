@@ -25,7 +25,7 @@ SharedRange share(const FlatRange& range, const Exchange::Stage& stage) {
                  : SharedRange{halves.lower, halves.upper};
 }
 
-/// A piece of a part, and, where it lies in what this task has of the part, all of that.
+/// A piece of a part, and, where it is in what this task has of the part, all of that.
 struct AllReduce::Addend {
   at::Tensor values;
   at::Tensor home{};

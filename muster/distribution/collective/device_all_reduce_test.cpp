@@ -114,7 +114,7 @@ struct Summed {
   std::vector<at::Tensor> buffers;
 };
 
-// Two steps of so many tasks, as threads.
+// Two steps of this many tasks, as threads.
 std::vector<Summed> sum_over(std::size_t tasks, const std::vector<bool>& has_batch,
                              const std::vector<FlatRange>& pieces, std::size_t sharing) {
   const auto replicas = static_cast<std::int64_t>(has_batch.size());

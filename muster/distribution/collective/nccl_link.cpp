@@ -23,7 +23,7 @@ void check_nccl(ncclResult_t result, const char* what) {
 }
 
 /// A communicator on its way, shared with the thread that makes it: NCCL waits for the other tasks
-/// without an end, and a thread that waits for NCCL may have to go on without it.
+/// without an end, and a thread that waits for NCCL may have to continue without it.
 struct Beginning {
   std::mutex mutex{};
   std::condition_variable changed{};

@@ -194,7 +194,7 @@ bool Coordinator::admit(const std::shared_ptr<net::Connection>& connection, cons
   }
   log::info("{} joins the run, {} of {} tasks are here", member.task, members_.size(),
             options_.trainers + options_.servers);
-  // First: a task that has the terms goes on.
+  // First: a task that has the terms continues.
   tell(member, LogRun{options_.log_run});
   tell(member, Admitted{options_.terms});
   if (end_) {

@@ -41,12 +41,12 @@ struct CoordinatorOptions {
   std::string chief{};
   std::string chief_address{};
   RunContract terms{};
-  /// How many tasks are to train, the chief among them. The run goes on without some of them.
+  /// How many tasks are to train, the chief among them. The run continues without some of them.
   std::size_t trainers = 1;
-  /// So many of them are enough to begin, and needed to go on; 0: the first generation waits for
-  /// all, and the run goes on with those that are left.
+  /// So many of them are enough to begin, and needed to continue; 0: the first generation waits for
+  /// all, and the run continues with those that are left.
   std::size_t least_trainers = 0;
-  /// How many tasks hold variables. The run does not go on without one of them.
+  /// How many tasks hold variables. The run does not continue without one of them.
   std::size_t servers = 0;
   /// Name of the run in their logs; empty: they keep none.
   std::string log_run{};

@@ -42,7 +42,7 @@ std::vector<std::vector<GenerationMember>> layouts() {
   return all;
 }
 
-// Exchanges of all tasks, done with ranks in the place of gradients.
+// Exchanges of all tasks, done with ranks instead of gradients.
 TEST(ExchangeOf, EveryTaskEndsWithWhatAllHave) {
   for (const auto& members : layouts()) {
     for (std::size_t rank = 0; rank < members.size(); ++rank) {

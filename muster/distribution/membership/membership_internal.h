@@ -124,7 +124,7 @@ class Membership {
   std::optional<RunContract> chief_terms_;
   std::string log_run_;
   std::string refused_;
-  /// Why the run cannot go on.
+  /// Why the run cannot continue.
   std::string failed_;
   std::optional<GenerationPlan> plan_;
   std::optional<Source> source_;

@@ -27,7 +27,8 @@ struct PendingStep {
   std::vector<StepLogRecord::Push> pushes{};
 };
 
-/// All that a server needs of itself to go on: its part of variables and slots, in a fixed order.
+/// All that a server needs of itself to continue: its part of variables and slots, in a fixed
+/// order.
 std::vector<at::Tensor> held_pieces(const PsLayout& layout, std::size_t server,
                                     const Variables& variables, const Updater& updater);
 
@@ -59,7 +60,7 @@ class PsLog {
   PsLog(const Path& folder, std::uint64_t most_bytes, StepLogIdentity identity,
         std::vector<at::Tensor> pieces);
 
-  /// False where there is no log to go on from. Pending steps are read with `expected`.
+  /// False where there is no log to resume from. Pending steps are read with `expected`.
   bool recover(const ExpectedTensors& expected, const Replay& replay);
   void begin(const Base& base);
   void prepared(std::int64_t step, std::int64_t skipped_batches, const PendingStep& pending);

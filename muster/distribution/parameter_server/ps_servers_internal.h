@@ -43,7 +43,7 @@ class PsServers {
   /// One from every server, written to the variables when all are there.
   std::optional<std::vector<Values>> take_answers(const std::string& what,
                                                   const std::vector<at::Tensor>& buffers);
-  /// The part of an answer that a task goes on from.
+  /// The part of an answer that a task resumes from.
   static RunSnapshot snapshot_of(const Values& values);
   /// Takes the state of all servers into the variables; nothing when the run has ended.
   std::optional<RunSnapshot> take_state();

@@ -17,7 +17,7 @@ std::unique_ptr<Strategy> make_ps_strategy(std::string description,
 std::unique_ptr<Strategy> make_sync_strategy(const RunConfig& config,
                                              const ParameterServerOptions& options);
 /// Where RunConfig::cluster.sync is false: this task's gradients become an update of their own, and
-/// the task goes on with what the servers have then.
+/// the task continues with what the servers have then.
 std::unique_ptr<Strategy> make_async_strategy(const RunConfig& config,
                                               const ParameterServerOptions& options);
 

@@ -31,7 +31,7 @@ void write_values(const Values& message, std::size_t server, const PsLayout& lay
 std::vector<at::Tensor> untrained(const Variables& variables);
 
 /// The pieces of all slots that belong to a server's parts, in a fixed order; the scalars of the
-/// optimizers are the first server's. `except`: but for those that are in it.
+/// optimizers are the first server's. `except`: except for those that are in it.
 std::vector<at::Tensor> slot_pieces(const PsLayout& layout, std::size_t server,
                                     const Variables& variables, const Updater& updater,
                                     const ServerParts* except = nullptr);

@@ -7,7 +7,7 @@
 
 namespace muster::internal {
 
-/// Keeps the values that gradients are computed with from growing older than so many updates, by
+/// Keeps the values that gradients are computed with from growing older than this many updates, by
 /// letting pushes wait.
 class StalenessBound {
  public:
@@ -21,7 +21,7 @@ class StalenessBound {
   /// Whether a push may be applied as update number `made` + 1. `pulled` has, for each other task
   /// that will push again, the number of updates in its values: afterwards there must be a turn for
   /// each of them before its values are too old. The push of the task with the oldest values may
-  /// always be applied, so some task always can go on.
+  /// always be applied, so some task always can continue.
   bool allows(std::int64_t made, std::span<const std::int64_t> pulled) const;
 
  private:

@@ -16,7 +16,7 @@ namespace muster::internal {
 class WaitingPushes {
  public:
   WaitingPushes() = default;
-  /// `members` are those that train, the chief at their head. A push counts when so many other
+  /// `members` are those that train, the chief at their head. A push counts when this many other
   /// servers have their parts of it, too.
   WaitingPushes(std::vector<GenerationMember> members, std::int64_t backup_replicas,
                 std::size_t other_servers);
@@ -26,9 +26,9 @@ class WaitingPushes {
   void arrived_elsewhere(std::size_t rank);
   bool has(std::size_t rank) const { return waiting_[rank] && elsewhere_[rank] == other_servers_; }
 
-  /// Whose gradients make this step, or nothing while more must come. All but so many replicas are
-  /// waited for, and the chief always: it saves what it has, and replica 0's buffers are its own.
-  /// The end of the input needs the word of everybody.
+  /// Whose gradients make this step, or nothing while more must come. All but this many replicas
+  /// are waited for, and the chief always: it saves what it has, and replica 0's buffers are its
+  /// own. The end of the input needs the word of everybody.
   std::optional<StepChoice> choose(std::int64_t step) const;
 
   /// By rank: what counts. The others' replicas are absent, with their inputs where `positions`, or

@@ -106,7 +106,7 @@ TEST(WaitingPushes, TheEndOfTheInputNeedsTheWordOfAll) {
   pushes.add(1, 7, push_of(1, 0));
   EXPECT_FALSE(pushes.choose(7));
   pushes.add(2, 6, push_of(2));
-  // The late one gets values and goes on; the others wait for it.
+  // The late one gets values and continues; the others wait for it.
   const auto choice = pushes.choose(7);
   EXPECT_THAT(choice->counted, IsEmpty());
   EXPECT_THAT(choice->late, ElementsAre(2));

@@ -132,7 +132,7 @@ void StepUpdates::add_up(std::vector<ReceivedStep> received) {
   pending_ = std::move(pending);
 }
 
-// From the mean of the replicas to what the optimizers get, but for what needs the norms of all.
+// From the mean of the replicas to what the optimizers get, except for what needs the norms of all.
 void StepUpdates::take_gradients() {
   if (held_.layout.holds_all(held_.number)) {
     held_.gradients.flat = pending_->mean.flat;

@@ -214,7 +214,7 @@ class MessageReader {
  private:
   std::int64_t number();
   std::string_view text() { return take_header(count(1)); }
-  /// A count of things that take at least so many bytes of the header each.
+  /// A count of things that take at least this many bytes of the header each.
   std::size_t count(std::size_t bytes_each);
   std::string_view take_header(std::size_t size);
 

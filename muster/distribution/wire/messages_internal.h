@@ -152,7 +152,7 @@ struct RunEnded {
   static auto fields(auto& self) { return std::tie(self.step, self.signal); }
 };
 
-/// The run cannot go on.
+/// The run cannot continue.
 struct RunFailed {
   std::string why{};
 

@@ -30,7 +30,7 @@ StepGradients step_gradients(std::int64_t step, std::int64_t sequence, const Par
                              std::span<const FlatRange> dense);
 
 /// The gradients of two tasks for a step, the replicas of `right` behind those of `left`, added up
-/// by the tree of a run of so many replicas. Sums are made in the memory of either.
+/// by the tree of a run of this many replicas. Sums are made in the memory of either.
 StepGradients merge_steps(StepGradients left, StepGradients right, std::int64_t replicas);
 
 /// Contribution of another task to a step. Tensors keep the message's body.
@@ -42,7 +42,7 @@ struct ReceivedStep {
   InputPositions positions{};
   std::vector<at::Tensor> buffers{};
 };
-/// Unpacks the message in a run of so many replicas.
+/// Unpacks the message in a run of this many replicas.
 ReceivedStep received_step(StepGradients message, std::int64_t replicas);
 /// Throws DataLoss for a message about another step.
 void check_turn(const StepGradients& message, std::int64_t step, std::int64_t sequence);

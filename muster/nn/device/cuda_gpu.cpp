@@ -439,7 +439,7 @@ std::optional<std::string> CapturedWork::capture(const std::function<void()>& wo
     pools.push_back(std::make_unique<Impl::PoolElsewhere>(other, capture));
   }
   auto graph = std::make_unique<Impl::Graph>();
-  // Other threads go on with work of their own meanwhile.
+  // Other threads continue with work of their own meanwhile.
   graph->capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
   try {
     capture->store(

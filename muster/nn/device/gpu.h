@@ -174,7 +174,7 @@ class CapturedWork {
 
   /// Captures what `work` gives to this thread's stream, and to those that it forks and joins;
   /// nothing of it is done. Tensors that it leaves behind are written by every replay(). Returns
-  /// why it could not be captured, if so: then all is as it was, but for what `work` did on the
+  /// why it could not be captured, if so: then all is as it was, except for what `work` did on the
   /// host.
   std::optional<std::string> capture(const std::function<void()>& work);
   void replay();
@@ -211,7 +211,7 @@ class SideStream {
   explicit SideStream(c10::Device device);
   ~SideStream();
 
-  /// Runs `work`, whose device work goes to this stream, and this thread's own goes on after it.
+  /// Runs `work`, whose device work goes to this stream, and this thread's own continues after it.
   /// Its beginning is not held by what the thread's stream has: see DeviceMark::hold_stream().
   void run(const std::function<void()>& work);
 

@@ -10,7 +10,7 @@
 namespace muster::kernels {
 namespace {
 
-// A channel's values lie in runs, one an image: `runs` of them, `length` long, `stride` apart. Runs
+// A channel's values are in runs, one an image: `runs` of them, `length` long, `stride` apart. Runs
 // of one value (no space) are walked for many channels at a time instead, so that memory is read in
 // its order.
 struct Layout {

@@ -31,7 +31,7 @@ Shape shape_of(const at::Tensor& tensor) {
   return {tensor.size(1), tensor.size(2), tensor.size(3)};
 }
 
-/// The part of an image that becomes a plane, beginning at a place that may lie outside of it.
+/// The part of an image that becomes a plane, beginning at a place that may be outside of it.
 struct Window {
   std::int64_t y, x;
   std::int64_t stride_y, stride_x;
@@ -210,7 +210,7 @@ struct Phase {
   std::int64_t number, stride;
   /// Weights number, number + stride, ...
   std::int64_t taps;
-  /// The first row of this phase that lies in the image, counted in the phase and in the image.
+  /// The first row of this phase that is in the image, counted in the phase and in the image.
   std::int64_t first, image;
   std::int64_t count;
 };
@@ -334,7 +334,7 @@ class WeightGradient {
     for (std::int64_t i = 0; i < tile.dot_rows; ++i) a[i] = memory.result + i * stride;
     for (std::int64_t k = 0; k < columns; k += tile.dot_columns, totals += tile_sums) {
       for (std::int64_t j = 0; j < tile.dot_columns; ++j) {
-        // Beyond the last column it is the last once more, and its sum is not read.
+        // Beyond the last column it is the last again, and its sum is not read.
         b[j] = memory.planes + offsets[static_cast<std::size_t>(std::min(k + j, columns - 1))];
       }
       tile.dot(g_.length(), a, b, totals);

@@ -12,8 +12,8 @@
 namespace muster::kernels {
 namespace {
 
-/// Terms that are added before a tile goes back to memory: panels of so many rows of b stay in the
-/// first-level cache. Part of the arithmetic.
+/// Terms that are added before a tile goes back to memory: panels of this many rows of b stay in
+/// the first-level cache. Part of the arithmetic.
 constexpr std::int64_t kDepth = 256;
 /// Rows of a that are packed at a time, to stay in the second-level cache.
 constexpr std::int64_t kRows = 192;

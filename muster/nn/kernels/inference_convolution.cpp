@@ -20,9 +20,10 @@ namespace {
 constexpr std::int64_t kSliceFloats = 6 * 1024;
 /// Padded rows of an image that are looked at together.
 constexpr std::int64_t kBlockFloats = 6 * 1024;
-/// A block has so many rows of the output, if the image has: rows between blocks are copied twice.
+/// A block has this many rows of the output, if the image has: rows between blocks are copied
+/// twice.
 constexpr std::int64_t kMinBlockRows = 4;
-/// And so many pixels: weights are read once for each block.
+/// And this many pixels: weights are read once for each block.
 constexpr std::int64_t kMinBlockPixels = 32;
 /// Multiplications that are not worth another thread.
 constexpr std::int64_t kGrain = 1 << 18;

@@ -30,7 +30,7 @@ class InferenceConvolution {
   /// float32. Throws InvalidArgument for a filter of no weights.
   InferenceConvolution(const at::Tensor& filter, const at::Tensor& bias);
 
-  /// The bytes that so many weights of so many outputs take.
+  /// The bytes that this many weights of this many outputs take.
   static std::int64_t laid_out_bytes(std::int64_t weights, std::int64_t outputs);
 
   std::int64_t channels() const { return channels_; }

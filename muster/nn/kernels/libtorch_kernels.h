@@ -2,7 +2,7 @@
 
 namespace muster::kernels {
 
-/// Whether this build has kernels to put in the place of libtorch's own.
+/// Whether this build has kernels to put instead of libtorch's own.
 bool has_libtorch_kernels();
 
 /// While one lives, any model computes with our convolution, batch normalisation and 2x2

@@ -14,7 +14,7 @@ namespace muster::kernels {
 std::tuple<at::Tensor, at::Tensor> max_pool_2x2(const at::Tensor& input);
 
 /// The largest values of windows of float32 [batch, height, width, channels] on the CPU, NaN above
-/// all; what lies outside of an image does not count. `before` are the rows above and the columns
+/// all; what is outside of an image does not count. `before` are the rows above and the columns
 /// left of it that windows begin in; there are as many windows as `outputs` says, each of which
 /// reaches into the image.
 struct ChannelsLastPool {

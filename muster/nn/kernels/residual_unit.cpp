@@ -34,10 +34,10 @@ inline Vector where_active(Vector output, Vector gradient) {
 
 constexpr std::int64_t kKernel = kTaps * kTaps;
 
-/// How the channels of one image lie in memory so that all that one weight sees of a channel is
+/// How the channels of one image are in memory so that all that one weight sees of a channel is
 /// contiguous: with zeros around, where the zero behind a row is also that before the next. Pixel
 /// (y, x) is `first() + y * columns + x`; position q = y * columns + x of a convolution's result
-/// meets plane[row * columns + column + q] with weight (row, column). Results lie in the same
+/// meets plane[row * columns + column + q] with weight (row, column). Results are in the same
 /// distances, with a position of no meaning behind every row.
 struct Planes {
   explicit Planes(const at::Tensor& images) : Planes(images.size(2), images.size(3)) {}

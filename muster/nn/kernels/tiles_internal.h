@@ -36,7 +36,7 @@ struct PixelTile {
   const float* base = nullptr;
   const std::int64_t* offsets = nullptr;
   std::int64_t count = 0;
-  /// Rows of a kernel, so far apart in the image, with so many weights side by side.
+  /// Rows of a kernel, so far apart in the image, with this many weights side by side.
   std::int64_t rows = 1;
   std::int64_t row_step = 0;
   std::int64_t run = 0;
@@ -73,7 +73,7 @@ struct Tiles {
   /// A tile of outer() has this many rows and columns.
   std::int64_t rows;
   std::int64_t columns;
-  /// dot() takes this many rows and columns, and sums in so many lanes.
+  /// dot() takes this many rows and columns, and sums in this many lanes.
   std::int64_t dot_rows;
   std::int64_t dot_columns;
   std::int64_t lanes;

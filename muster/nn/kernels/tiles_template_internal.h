@@ -198,7 +198,7 @@ struct TileLoops {
     for (int i = 0; i < kPixelRows; ++i) from[i] = tile.base + tile.offsets[i];
     Vector sums[kPixelRows][kWide] = {};
     if (!tile.first) {
-      // Sums go on as if there had been no end: the bits do not depend on where slices end.
+      // Sums continue as if there had been no end: the bits do not depend on where slices end.
 #pragma GCC unroll 8
       for (int i = 0; i < kPixelRows; ++i) {
         if (i >= tile.count) break;

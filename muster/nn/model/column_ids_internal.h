@@ -48,7 +48,7 @@ at::Tensor with_limited_norms(const at::Tensor& rows, double max_norm);
 
 /// Whether a trace is being recorded.
 bool is_tracing();
-/// Whether a trace is being recorded or tensors lie where loops of ours cannot reach.
+/// Whether a trace is being recorded or tensors are where loops of ours cannot reach.
 bool needs_tensor_operations(const at::Tensor& parameter);
 
 }  // namespace muster::internal

@@ -4,8 +4,8 @@
 
 namespace muster {
 
-/// Hears of gradients while a backward goes on, from nodes that add several parameters' where they
-/// belong: libtorch hears of them when the node is through, which for a whole network is late.
+/// Hears of gradients while a backward continues, from nodes that add several parameters' where
+/// they belong: libtorch hears of them when the node is through, which for a whole network is late.
 class GradientListener {
  public:
   virtual ~GradientListener() = default;

@@ -27,7 +27,7 @@ class SimpleHead : public Head {
   Summaries summaries(const HeadLoss& loss, std::int64_t batch_size) const override;
 
  protected:
-  /// The label as the loss wants it. Values are checked where they lie on the CPU.
+  /// The label as the loss wants it. Values are checked where they are on the CPU.
   virtual at::Tensor targets(const Features& labels) const = 0;
   /// The loss of every example [batch, k] for at::Reduction::None; else their sum or mean.
   virtual at::Tensor raw_loss(const at::Tensor& logits, const at::Tensor& targets,

@@ -150,7 +150,7 @@ std::vector<ModuleVariable> variables_of(const torch::nn::Module& root) {
       buffers.push_back(describe_variable(path, convention, buffer.key(), buffer.value(), false));
     }
   };
-  // A root that lies on the stack cannot be had as a shared pointer.
+  // A root that is on the stack cannot be had as a shared pointer.
   take("", root);
   for (const auto& item : root.named_modules("", /*include_self=*/false)) {
     take(item.key(), *item.value());

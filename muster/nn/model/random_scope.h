@@ -18,7 +18,7 @@ std::uint64_t derive_key(std::uint64_t key, std::string_view name);
 class RandomScope {
  public:
   RandomScope(std::uint64_t seed, std::int64_t step, std::int64_t replica);
-  /// For work that is captured and replayed in other steps: the scope's key lies in device
+  /// For work that is captured and replayed in other steps: the scope's key is in device
   /// memory, where every step writes its own.
   explicit RandomScope(const std::uint64_t* key_on_device);
   /// For work that is recorded and run again in other steps (train/compiler): the scope's key is
@@ -35,7 +35,7 @@ class RandomScope {
   static std::uint64_t key_of(std::uint64_t seed, std::int64_t step, std::int64_t replica);
 
   /// The key for the layer's next draw in this scope. `layer` is derive_key(0, name). Throws
-  /// FailedPrecondition where the scope's key lies in device memory.
+  /// FailedPrecondition where the scope's key is in device memory.
   std::uint64_t next_key(std::uint64_t layer);
 
   /// The same in two steps, for those who draw on a device: next_key() is derive_key(key(), layer,

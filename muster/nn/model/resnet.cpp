@@ -123,7 +123,7 @@ class Unit : public nn::Module {
  private:
   torch::Tensor shortcut(const torch::Tensor& input) const {
     if (more_channels_ == 0) return input;
-    // An odd size is rounded up, and what lies outside does not count: TensorFlow's SAME.
+    // An odd size is rounded up, and what is outside does not count: TensorFlow's SAME.
     const auto pooled = torch::avg_pool2d(input, stride_, stride_, 0, /*ceil_mode=*/true,
                                           /*count_include_pad=*/false);
     const auto before = more_channels_ / 2;
@@ -234,7 +234,7 @@ torch::Tensor ResNet::forward(const Features& features) {
     }
   }
   const auto x = images.to(torch::kFloat).permute({0, 3, 1, 2}) / 128 - 1;
-  // The permuted images lie in memory as they came.
+  // The permuted images are in memory as they came.
   return network_->forward(options_.channels_last ? x : x.contiguous());
 }
 

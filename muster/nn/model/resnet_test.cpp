@@ -173,7 +173,7 @@ std::map<std::string, int> nodes_by_name(const torch::autograd::Node& last) {
   return count;
 }
 
-/// With muster's CPU kernels in the place of libtorch's, and without.
+/// With muster's CPU kernels instead of libtorch's, and without.
 class ResNetKernels : public ::testing::Test {
  protected:
   void SetUp() override {

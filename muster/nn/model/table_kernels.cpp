@@ -8,7 +8,8 @@ namespace muster::internal {
 namespace {
 
 constexpr int kMaxDigitBits = 11;
-/// The rows of a large table are rarely in the cache: so many ids before its turn one is asked for.
+/// The rows of a large table are rarely in the cache: this many ids before its turn one is asked
+/// for.
 constexpr std::int64_t kIdsAhead = 16;
 
 void add_scaled(float factor, const float* __restrict source, std::size_t width,

@@ -3,12 +3,12 @@
 #include <cstdint>
 
 /// Updates of flat device memory, one pass each. Seen by nvcc and by our C++ alike: plain pointers,
-/// no libtorch. Bits are those of flat_kernels_internal.h, but for powers.
+/// no libtorch. Bits are those of flat_kernels_internal.h, except for powers.
 namespace muster::internal {
 
 /// Elements that one block of threads updates.
 constexpr std::int64_t kCudaBlockElements = 1024;
-/// Variables begin at multiples of so many elements.
+/// Variables begin at multiples of this many elements.
 constexpr std::int64_t kCudaGroupElements = 16;
 
 /// All pointers are to device memory.

@@ -9,7 +9,7 @@
 namespace muster::internal {
 namespace {
 
-/// The rows of a large table are rarely in the cache: so many before its turn a row is asked for.
+/// The rows of a large table are rarely in the cache: this many before its turn a row is asked for.
 constexpr std::size_t kRowsAhead = 8;
 
 /// `rule` is a copy, so that the compiler need not fear that a store changes it.

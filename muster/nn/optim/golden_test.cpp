@@ -1,4 +1,4 @@
-// Bits of every optimizer: a run that goes on with another build of muster ends with the weights
+// Bits of every optimizer: a run that continues with another build of muster ends with the weights
 // that it would have had.
 #include "muster/testing/golden.h"
 

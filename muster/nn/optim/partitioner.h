@@ -57,8 +57,8 @@ using PartitionRules = std::vector<PartitionRule>;
 /// The rule of a variable; null for none, which is one part.
 const Partitioner* find_rule(const PartitionRules& rules, std::string_view variable);
 
-/// Those of the canned estimators on so many parameter servers: at least 64 MiB a part of embedding
-/// tables and linear weights, 256 KiB of other layers of the network.
+/// Those of the canned estimators on this many parameter servers: at least 64 MiB a part of
+/// embedding tables and linear weights, 256 KiB of other layers of the network.
 PartitionRules canned_partition_rules(std::int64_t parameter_servers);
 
 }  // namespace muster

@@ -87,7 +87,7 @@ class HostUpdate {
 };
 
 /// An update that is given to the device that has the variables, without a wait for it: what
-/// changes from step to step lies in the device's memory, so it can be captured once and replayed.
+/// changes from step to step is in the device's memory, so it can be captured once and replayed.
 /// There are no tables, no loss scale and no check of gradients; a loss that is not finite voids
 /// this update and all that follow. Norms are summed in another order than HostUpdate's. Host
 /// memory counts as a device. Belongs to one thread.

@@ -51,7 +51,7 @@ struct Holder {
   explicit Holder(bool has_table)
       : variables(variables_with(has_table)), updater(variables, optimizers()) {}
 
-  // Values that the norms of a step are exact with; slots go on from the step before.
+  // Values that the norms of a step are exact with; slots resume from the step before.
   void set_values(std::int64_t step) {
     for (const Variable& variable : variables.all()) {
       variable.value.copy_(eighths(variable.spec.shape, step));

@@ -47,7 +47,7 @@ std::array<float*, kMaxSlots> pointers_of(std::span<const at::Tensor> slots, std
   return pointers;
 }
 
-/// A rule in device memory: every optimizer has so many words.
+/// A rule in device memory: every optimizer has this many words.
 constexpr std::size_t kRuleWords = 4;
 static_assert(sizeof(internal::UpdateRule) <= (kRuleWords + 1) * sizeof(std::int64_t));
 static_assert(internal::kCudaGroupElements == 16, "variables.cpp aligns them so");

@@ -54,7 +54,7 @@ class Updater {
   /// InvalidArgument when the gradients are not laid out as the variables, or an FTRL's rate is not
   /// positive; nothing is changed then.
   void apply(const Gradients& gradients, std::int64_t step);
-  /// The same for these elements of the dense variables alone; of tables, as ever, for the rows
+  /// The same for these elements of the dense variables alone; of tables, as usual, for the rows
   /// that the gradients have.
   void apply(const Gradients& gradients, std::int64_t step, std::span<const FlatRange> only);
 

@@ -294,7 +294,7 @@ void AttachedModule::zero() {
     // Backward then leaves its own tensors, which collect() copies: cheaper than zeros to add to.
     for (const Dense& dense : dense_) dense.parameter.mutable_grad().reset();
   } else {
-    // One piece of work for the device in the place of one for each variable; backward adds, or
+    // One piece of work for the device instead of one for each variable; backward adds, or
     // writes, where gradients belong.
     gradients_.flat.zero_();
     for (const Dense& dense : dense_) {

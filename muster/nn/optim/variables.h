@@ -78,7 +78,7 @@ class AttachedModule;
 class SparseTables;
 
 /// 64 bytes of float32: every dense variable begins a cache line, and a vector load never meets
-/// two. What lies between two of them in Variables::flat() is less, and 0.
+/// two. What is between two of them in Variables::flat() is less, and 0.
 inline constexpr std::int64_t kVariableAlignment = 16;
 
 /// The variables of a process. The dense trainable ones are float32 views of one flat buffer, each
@@ -159,8 +159,8 @@ class AttachedModule {
   /// dense ones were moved there: false on a GPU, where backward itself adds to them.
   bool collect();
 
-  /// Those of the dense variables, in their order. Their gradients are where they belong, but for
-  /// the time of a backward on the CPU.
+  /// Those of the dense variables, in their order. Their gradients are where they belong, except
+  /// for the time of a backward on the CPU.
   std::vector<at::Tensor> dense_parameters() const;
 
   const Gradients& gradients() const { return gradients_; }

@@ -21,7 +21,7 @@ struct BackEndFlag {
   bool is_repeatable = false;
   /// It takes no value.
   bool is_switch = false;
-  /// With another back end it has no effect, in the place of being an error.
+  /// With another back end it has no effect, instead of being an error.
   bool is_ignored_elsewhere = false;
 };
 
@@ -60,7 +60,7 @@ class BackEnd {
   /// that have no meaning here. Throws InvalidArgument, naming the flag.
   virtual void prepare(Submission& submission) const;
 
-  /// The text to print in the place of submitting the job (--dry-run); nothing where the flags do
+  /// The text to print instead of submitting the job (--dry-run); nothing where the flags do
   /// not ask for one.
   virtual std::optional<std::string> preview(const Submission& submission) const;
 
@@ -82,7 +82,7 @@ class BackEnd {
   /// Removes what the system still has of a job that is over; its record stays.
   virtual void remove(const JobStore& store, const Job& job) const;
 
-  /// Why a job does not go on, as the system says; empty if there is nothing to say.
+  /// Why a job does not continue, as the system says; empty if there is nothing to say.
   virtual std::string note(const Job& job) const;
 
  protected:

@@ -8,7 +8,7 @@ namespace muster::jobs {
 
 /// Runs one job that the supervisor has chosen to its end, as `muster launch` would, and keeps in
 /// job.json what becomes of it. Only the process that gets run.lock does anything: a job never runs
-/// twice. Tasks that a killed predecessor left are ended first; the program goes on from its
+/// twice. Tasks that a killed predecessor left are ended first; the program resumes from its
 /// checkpoints.
 ///
 /// Call it in a process of its own: it takes over environment and signals. SIGTERM ends the tasks

@@ -89,7 +89,7 @@ struct KubernetesServer {
   std::int64_t max_replicas = 4;
   /// Requests that one replica has at a time before another is started.
   std::int64_t target_requests = 16;
-  /// An InferenceService of KServe in the place of a Deployment and what belongs to it.
+  /// An InferenceService of KServe instead of a Deployment and what belongs to it.
   bool is_kserve = false;
 };
 

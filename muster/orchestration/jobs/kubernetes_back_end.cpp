@@ -2,7 +2,7 @@
 //
 // If an object cannot be made, those that were are deleted, or else named in the error. A look at
 // one job reads the lines of its pods too, one at several does not; when a job has ended, all its
-// lines are kept and what would go on without it is deleted. Cancelling deletes the Jobs, whose
+// lines are kept and what would continue without it is deleted. Cancelling deletes the Jobs, whose
 // pods get SIGTERM and time to save; the Service by which tasks find each other goes when they are
 // gone.
 #include <fmt/format.h>

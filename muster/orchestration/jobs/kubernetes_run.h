@@ -30,7 +30,7 @@ struct KubernetesRun {
   bool is_submitted = false;
   /// Whether all tasks were up once.
   bool has_run = false;
-  /// Why it does not go on, as the cluster says; empty if it does.
+  /// Why it does not continue, as the cluster says; empty if it does.
   std::string note{};
 
   bool operator==(const KubernetesRun&) const = default;

@@ -25,7 +25,7 @@ struct KubernetesTaskPod {
 /// State of a job as `kubectl get jobs,pods -o json` (or jobset, tfjob) of its objects reports it.
 struct KubernetesState {
   State state = State::kQueued;
-  /// Why it does not go on, or why it failed; empty if there is nothing to say.
+  /// Why it does not continue, or why it failed; empty if there is nothing to say.
   std::string note{};
   /// Whether the cluster has none of its objects.
   bool is_gone = true;

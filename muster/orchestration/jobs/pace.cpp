@@ -9,9 +9,9 @@ namespace {
 
 constexpr std::size_t kMostPoints = 1000;
 constexpr std::size_t kFewestPoints = 3;
-// The later half counts, and at least so many intervals: the first steps of a program are slow.
+// The later half counts, and at least this many intervals: the first steps of a program are slow.
 constexpr std::size_t kFewestIntervals = 10;
-// An interval of more than so many times the usual time for its steps has a pause in it.
+// An interval of more than this many times the usual time for its steps has a pause in it.
 constexpr double kPause = 2;
 
 }  // namespace

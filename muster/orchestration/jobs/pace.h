@@ -7,7 +7,7 @@
 namespace muster::jobs {
 
 /// How fast a training goes, from when it came to which step. The time for evaluations and saves is
-/// counted, as it lies between steps.
+/// counted, as it is between steps.
 class Pace {
  public:
   /// Training had come to `step` at `seconds` of any clock. A step that is not larger than the one

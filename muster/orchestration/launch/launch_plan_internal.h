@@ -16,7 +16,7 @@ std::optional<ReservedPorts> reserve_ports(const LaunchOptions& options);
 /// Whether the user has set a secret, which is that of the tasks too.
 bool has_own_secret();
 
-/// The tasks, with their environment and processors, but for the secret.
+/// The tasks, with their environment and processors, except for the secret.
 std::vector<LaunchTask> tasks_of(const LaunchOptions& options,
                                  const std::optional<ReservedPorts>& ports);
 

@@ -15,7 +15,7 @@
 
 namespace muster::launch {
 
-/// Which tasks are started again by themselves: none, or those that fail, each so many times. A
+/// Which tasks are started again by themselves: none, or those that fail, each this many times. A
 /// task that was misused (exit status 2) would fail again.
 struct RestartPolicy {
   std::int64_t most_restarts = 0;

@@ -16,7 +16,7 @@ namespace muster::launch {
 class MergedLog {
  public:
   /// Prints to `out`, a file descriptor that stays open; with colours if asked. When `out` has no
-  /// reader any more, printing ends and following goes on.
+  /// reader any more, printing ends and following continues.
   MergedLog(int out, bool colours) : out_(out), colours_(colours) {}
 
   /// Starts to follow a file that may not be there yet, and returns its number.

@@ -22,7 +22,8 @@ constexpr int kPipe = STDERR_FILENO + 1;
 
 bool has_members(pid_t group) { return ::kill(-group, 0) == 0; }
 
-// The group of a task that is gone but for what it started, such as the program of a shell script.
+// The group of a task that is gone except for what it started, such as the program of a shell
+// script.
 void ask_leftovers(const std::set<pid_t>& groups, std::set<pid_t>& asked) {
   for (const pid_t group : groups) {
     if (identify(group) || !asked.insert(group).second) continue;

@@ -24,7 +24,7 @@ class Spawn {
   void open(int stream, const Path& file, int flags, mode_t mode = 0);
   /// It leads a process group, so that all of it can be killed.
   pid_t start_in_own_group(const std::vector<std::string>& command);
-  /// It goes on when this process and its terminal are gone.
+  /// It continues when this process and its terminal are gone.
   pid_t start_in_own_session(const std::vector<std::string>& command);
 
  private:
@@ -34,8 +34,8 @@ class Spawn {
   posix_spawnattr_t attributes_{};
 };
 
-/// Starts a process in a session of its own, which goes on when this one and its terminal are gone.
-/// It has no input; what it says on standard error is appended to `log`.
+/// Starts a process in a session of its own, which continues when this one and its terminal are
+/// gone. It has no input; what it says on standard error is appended to `log`.
 pid_t start_detached(const std::vector<std::string>& command, const Path& log);
 
 }  // namespace muster::process

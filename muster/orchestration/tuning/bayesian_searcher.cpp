@@ -153,7 +153,7 @@ class Choice {
 
  private:
   // A trial that runs is taken to end as it is expected to; the next ones are to do better than it
-  // may hope to, or all of them would lie at the same place.
+  // may hope to, or all of them would be at the same place.
   void believe(const Point& point) {
     const Point place = model_point(point);
     const auto there = model_.predict(place, false);
@@ -171,7 +171,7 @@ class Choice {
     return {kHope * deviation - mean, -1, kHope};
   }
 
-  // Children that have no value lie in the middle.
+  // Children that have no value are in the middle.
   static Point model_point(Point point) {
     for (double& coordinate : point) {
       if (std::isnan(coordinate)) coordinate = 0.5;

@@ -126,7 +126,7 @@ class Distribution {
   VectorXd width_path_;
 };
 
-// Replays the generations of the history: those that are done, in their order, so many at a time.
+// Replays the generations of the history: those that are done, in their order, this many at a time.
 class CmaEsSearcher : public Searcher {
  public:
   CmaEsSearcher(SearchSpace space, std::uint64_t seed) : space_(std::move(space)), seed_(seed) {}
@@ -150,7 +150,7 @@ class CmaEsSearcher : public Searcher {
       generation.clear();
     }
     return one_by_one(count, history, [&](std::span<const Observation> known) {
-      // Two trials lie on opposite sides of the mean: so few of them cover all directions better.
+      // Two trials are on opposite sides of the mean: so few of them cover all directions better.
       Random random(seed_, kDrawPart, known.size() / 2);
       return space_.snap(distribution.draw(random, known.size() % 2 == 0 ? 1 : -1));
     });

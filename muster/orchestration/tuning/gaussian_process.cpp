@@ -26,7 +26,7 @@ const double kRoot5 = std::sqrt(5.0);
 constexpr double kLengthDeviation = 1.0;
 constexpr double kNoiseMean = -11.5;
 constexpr double kNoiseDeviation = 4.0;
-// The signal's variance is near that of the values, as if so many values had said so.
+// The signal's variance is near that of the values, as if this many values had said so.
 constexpr double kVarianceWeight = 2.0;
 constexpr int kFitEvaluations = 40;
 
@@ -194,7 +194,7 @@ struct GaussianProcess::Impl {
       const VectorXd row = points.row(i);
       matrix.col(i) = correlation_at(distances_to(row.data()));
     }
-    // More where rounding has made it singular: points that lie on each other.
+    // More where rounding has made it singular: points that are on each other.
     double jitter = noise;
     do {
       MatrixXd noisy = matrix;

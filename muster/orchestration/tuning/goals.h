@@ -23,7 +23,7 @@ std::vector<std::string> other_tags(const HyperparameterSpec& spec);
 std::optional<double> metric_value(const HyperparameterSpec& spec, const Trial& trial,
                                    const std::string& tag);
 
-/// How far a trial with all metrics lies outside of the constraints, each by its bound; 0 inside.
+/// How far a trial with all metrics is outside of the constraints, each by its bound; 0 inside.
 double violation_of(const HyperparameterSpec& spec, const Trial& trial);
 
 /// Whether `one` is at least as good as `other` in every goal, and better in one.

@@ -43,7 +43,7 @@ std::vector<TrialRun> ended_runs(std::span<const TrialRun> runs, std::size_t run
   return ended;
 }
 
-// The best trial of the highest rung that has one which may go on. Of each rung, so many may.
+// The best trial of the highest rung that has one which may continue. Of each rung, this many may.
 template <typename MayGoOn>
 std::optional<TrialRun> next_promotion(const HalvingPlan& plan, std::span<const TrialRun> runs,
                                        MayGoOn may_go_on) {

@@ -10,7 +10,8 @@
 
 namespace muster::tuning {
 
-/// Successive halving: trials train up to a rung and pause; the best of a rung go on to the next.
+/// Successive halving: trials train up to a rung and pause; the best of a rung continue to the
+/// next.
 struct HalvingPlan {
   StoppingRule rule = StoppingRule::kAsha;
   /// Steps to train up to, increasing; the last are those of a whole trial. Never empty.
@@ -32,7 +33,7 @@ struct TrialRun {
   std::optional<double> loss{};
 };
 
-/// The run that a free slot trains next: a trial that goes on, or, with the first number that no
+/// The run that a free slot trains next: a trial that continues, or, with the first number that no
 /// trial has, a new one. Nothing while results have to be awaited, and at the end. It is a function
 /// of the runs so far, in the order in which they began, alone.
 ///
@@ -41,7 +42,7 @@ struct TrialRun {
 /// that none would come to the last rung, the best goes on to it in the end.
 ///
 /// HYPERBAND (Li et al. 2016): brackets in turn, from the one with the most trials and fewest
-/// steps; a rung's best 1/reduction, and one at least, go on when all of it has ended.
+/// steps; a rung's best 1/reduction, and one at least, continue when all of it has ended.
 std::optional<TrialRun> next_run(const HalvingPlan& plan, std::span<const TrialRun> runs);
 
 }  // namespace muster::tuning

@@ -60,7 +60,8 @@ struct ParameterSpec {
 enum class StoppingRule {
   /// MEDIAN: those that run are stopped, as by enableTrialEarlyStopping.
   kMedian,
-  /// ASHA: trials pause at rungs and the best of each go on, as soon as there are enough of them.
+  /// ASHA: trials pause at rungs and the best of each continue, as soon as there are enough of
+  /// them.
   kAsha,
   /// HYPERBAND: brackets of successive halving, which begin at different rungs.
   kHyperband,
@@ -74,7 +75,7 @@ struct TrialStopping {
   std::string steps_flag = "train-steps";
   /// The first rung has no fewer; 0: as many as make four rungs.
   std::int64_t min_steps = 0;
-  /// One of so many goes on, to so many times the steps.
+  /// One of this many continues, to this many times the steps.
   std::int64_t reduction = 3;
 
   bool operator==(const TrialStopping&) const = default;
@@ -127,7 +128,7 @@ struct HyperparameterSpec {
   std::vector<ParameterSpec> params{};
   std::int64_t max_trials = 1;
   std::int64_t max_parallel_trials = 1;
-  /// The study fails when so many trials have; 0: when the first trials fail and none succeeds.
+  /// The study fails when this many trials have; 0: when the first trials fail and none succeeds.
   std::int64_t max_failed_trials = 0;
   /// The summary's tag; `FOLDER:TAG` names the folder of the trial's job-dir that has it.
   std::string metric_tag = "training/hptuning/metric";
@@ -146,7 +147,7 @@ struct HyperparameterSpec {
   std::string algorithm = kDefaultAlgorithm;
   /// Present with POPULATION_BASED_TRAINING alone.
   std::optional<PopulationTraining> population{};
-  /// muster's own field: the parameter that is the number of steps to train. A trial goes on from
+  /// muster's own field: the parameter that is the number of steps to train. A trial resumes from
   /// the checkpoint of one that differs in it alone; empty: none does.
   std::string steps_parameter{};
 

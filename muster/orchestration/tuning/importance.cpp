@@ -111,7 +111,7 @@ class Tree {
   std::vector<Node> nodes_;
 };
 
-// The trials that have a metric. A child without a value lies in the middle.
+// The trials that have a metric. A child without a value is in the middle.
 std::vector<Sample> samples_of(const Study& study, const SearchSpace& space) {
   std::vector<Sample> samples;
   for (const Trial& trial : study.trials) {

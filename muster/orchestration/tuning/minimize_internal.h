@@ -15,7 +15,7 @@ struct Minimum {
 };
 
 /// Goes down from `start` inside the box, by L-BFGS over the coordinates that no bound holds. Ends
-/// after so many evaluations, or when a step gains next to nothing.
+/// after this many evaluations, or when a step gains next to nothing.
 Minimum minimize(const Differentiable& function, std::vector<double> start,
                  const std::vector<double>& low, const std::vector<double>& high,
                  int most_evaluations);

@@ -112,7 +112,7 @@ Inheritance inherit(const PopulationPlan& plan, const SearchSpace& space, std::u
   const auto has_failed = [&](std::size_t one) {
     return history[one].outcome != Observation::Outcome::kDone;
   };
-  // One that failed has no checkpoint to go on from, in whatever quantile it is.
+  // One that failed has no checkpoint to resume from, in whatever quantile it is.
   if (!is_last && !has_failed(before)) return {before, history[before].point};
   const auto done = static_cast<std::size_t>(std::count_if(
       ranked.begin(), ranked.end(), [&](std::size_t one) { return !has_failed(one); }));

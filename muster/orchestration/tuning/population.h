@@ -13,8 +13,8 @@ namespace muster::tuning {
 
 /// Population-based training (Jaderberg et al. 2017): members train in rounds. After each, those of
 /// the bottom quantile copy checkpoint and values of one of the top (exploit), whose values are
-/// then perturbed (explore); the others go on. A trial is one member's round: trial n, from 0, is
-/// member n % size in round n / size.
+/// then perturbed (explore); the others continue. A trial is one member's round: trial n, from 0,
+/// is member n % size in round n / size.
 struct PopulationPlan {
   std::size_t size = 1;
   /// Steps to train up to, of each round, increasing.
@@ -34,7 +34,7 @@ bool can_begin(const PopulationPlan& plan, std::span<const Observation> history,
 
 /// Where a trial of a later round comes from.
 struct Inheritance {
-  /// The trial of the round before, from 0, with whose checkpoint it goes on.
+  /// The trial of the round before, from 0, with whose checkpoint it continues.
   std::size_t parent = 0;
   /// Its values: those of the parent, perturbed if that was another member.
   Point point{};

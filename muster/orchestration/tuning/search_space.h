@@ -19,7 +19,7 @@ using Values = std::map<std::string, std::string>;
 
 /// The map between the values of parameters and the unit cube. A DOUBLE is laid out by its scale;
 /// an INTEGER too, with half a unit more at both ends, so that all values have their full share; a
-/// DISCRETE lies where its scale puts it; the categories have places of equal size.
+/// DISCRETE is where its scale puts it; the categories have places of equal size.
 class SearchSpace {
  public:
   explicit SearchSpace(std::vector<ParameterSpec> parameters);

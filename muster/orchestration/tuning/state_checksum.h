@@ -6,7 +6,7 @@
 namespace muster::tuning {
 
 /// A JSON object with a last field more, `"crc32c": "9ae0daaf"`: the CRC-32C of the text with zeros
-/// in the place of these eight digits. Throws InvalidArgument for what is no JSON object with
+/// instead of these eight digits. Throws InvalidArgument for what is no JSON object with
 /// fields.
 std::string with_checksum(std::string_view json);
 

@@ -28,7 +28,7 @@ struct StudyHistory {
 /// The metric as a loss; infinite where there is nothing to compare.
 double loss_of(Goal goal, const std::optional<Measurement>& metric);
 
-/// The loss that a run ended with; nothing while it goes on.
+/// The loss that a run ended with; nothing while it continues.
 std::optional<double> loss_of(Goal goal, const StudyHistory& history, const BegunRun& run);
 
 /// Turns a running observation into one with this loss, a failed one where it is infinite.

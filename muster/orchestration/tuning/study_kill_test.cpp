@@ -80,7 +80,7 @@ struct Kills {
 
 using Milliseconds = std::chrono::duration<double, std::milli>;
 
-// Runs a study, which takes so long undisturbed, to its end through at most so many kills: of the
+// Runs a study, which takes so long undisturbed, to its end through at most this many kills: of the
 // study, of a trial, or of both.
 void run_through_kills(const StudyOptions& options, Milliseconds whole, int most, Random& random,
                        Kills& kills) {
@@ -104,7 +104,7 @@ void run_through_kills(const StudyOptions& options, Milliseconds whole, int most
   run_study(options);
 }
 
-// The table of an undisturbed study, and of as many disturbed ones as take so many kills.
+// The table of an undisturbed study, and of as many disturbed ones as take this many kills.
 void expect_same_table(const TempDir& folder, const std::string& name,
                        const std::string& hyperparameters, int most_kills,
                        const std::vector<std::string>& command = trainer()) {

@@ -21,7 +21,7 @@ struct Measurement {
 
 enum class TrialState {
   kRunning,
-  /// Has come to a rung of successive halving, and may go on from its checkpoint.
+  /// Has come to a rung of successive halving, and may resume from its checkpoint.
   kPaused,
   kSucceeded,
   kFailed,

@@ -20,9 +20,9 @@ struct StepLimit {
   std::int64_t steps = 0;
 };
 
-/// Decides what a free slot of a study trains next: a new trial, or one that goes on. Decisions are
-/// functions of the history, the specification and the seed alone: a study that was killed comes to
-/// the same ones.
+/// Decides what a free slot of a study trains next: a new trial, or one that continues. Decisions
+/// are functions of the history, the specification and the seed alone: a study that was killed
+/// comes to the same ones.
 class TrialScheduler {
  public:
   virtual ~TrialScheduler() = default;
@@ -46,7 +46,7 @@ class TrialScheduler {
 
   /// Step up to which the program is told to train; nothing where its own arguments say it.
   virtual std::optional<StepLimit> step_limit(const Trial& trial) const;
-  /// Whether another run goes on from where this one ends.
+  /// Whether another run resumes from where this one ends.
   virtual bool will_pause(const Trial& trial) const;
 };
 

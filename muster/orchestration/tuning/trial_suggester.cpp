@@ -53,7 +53,7 @@ void TrialSuggester::weigh_goals(std::vector<Observation>& all, const StudyHisto
 }
 
 // The trial with the most steps among those whose results are known and whose values are the same
-// but for the steps, of which it has fewer.
+// except for the steps, of which it has fewer.
 std::optional<std::int64_t> TrialSuggester::prefix_of(const Values& values,
                                                       const StudyHistory& history,
                                                       std::size_t known) const {

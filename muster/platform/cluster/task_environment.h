@@ -69,7 +69,7 @@ struct TaskEnvironment {
   /// Master of an evaluator, if TF_CONFIG gives one; else empty.
   std::string evaluation_master{};
   /// The tasks that this one talks to. A worker needs the ps and no other worker, so it starts and
-  /// goes on without them. Without ps, workers and chief need each other.
+  /// continues without them. Without ps, workers and chief need each other.
   std::vector<Peer> peers{};
   /// Set where the environment names no addresses but this one. Then `cluster`, `peers` and
   /// `master` are empty, and what is known is the task and num_worker_replicas.

@@ -183,7 +183,7 @@ void Connection::State::wait_for_rest() {
   throw Unavailable("{}", reason);
 }
 
-/// Until so many bytes are there, or the stream has ended in order (false).
+/// Until this many bytes are there, or the stream has ended in order (false).
 bool Connection::State::fill_ahead(std::size_t count, const Deadline& deadline) {
   while (ahead() < count && !said_goodbye_) {
     if (read_ahead(deadline)) continue;

@@ -312,7 +312,7 @@ TEST(Connection, LimitsOfATypeTakeThePlaceOfThoseOfAll) {
   EXPECT_THROW(pair.server->receive(soon()), ResourceExhausted);
 }
 
-/// Speaks the handshake over plain TCP, so that a test can go on with bytes of its own.
+/// Speaks the handshake over plain TCP, so that a test can continue with bytes of its own.
 RawTcp introduced(const std::string& address) {
   RawTcp raw(address);
   ClientHandshake handshake(kConnectionClient, "test", "");

@@ -28,7 +28,7 @@ class Listener {
   /// Where it listens, with the port that was taken: what peers connect to.
   const std::string& address() const;
 
-  /// Takes no more connections, and closes those that it took, but for the ones detached. Any
+  /// Takes no more connections, and closes those that it took, except for the ones detached. Any
   /// thread.
   void close();
 

@@ -53,7 +53,7 @@ class Socket {
   /// is reported with the reason.
   virtual bool wait(short events, const Deadline& deadline, const WaitReason& reason);
 
-  /// Whether a part of what was sent is still here: another send(), of nothing too, goes on with
+  /// Whether a part of what was sent is still here: another send(), of nothing too, continues with
   /// it.
   virtual bool has_unsent() const { return false; }
   /// Whether something that has come can be received though the descriptor has nothing to read.

@@ -22,7 +22,7 @@ constexpr std::array<std::byte, RecordWriter::kKeyUpdateBytes> kKeyUpdate{
 
 using RecordHeader = std::array<unsigned char, kRecordHeaderBytes>;
 
-// Header of a record with so many bytes behind it. All look like text of TLS 1.2.
+// Header of a record with this many bytes behind it. All look like text of TLS 1.2.
 RecordHeader record_header(std::size_t size) {
   return {static_cast<unsigned char>(RecordKind::kText), 3, 3,
           static_cast<unsigned char>(size >> 8), static_cast<unsigned char>(size)};

@@ -60,7 +60,7 @@ class RecordWriter {
                         std::uint64_t records_of_a_key = kRecordsOfAKey)
       : key_(secret, Gcm::Direction::kSeal), records_of_a_key_(records_of_a_key) {}
 
-  /// Most room that write() needs for so many bytes, with a new key for each record.
+  /// Most room that write() needs for this many bytes, with a new key for each record.
   static std::size_t room_for(std::size_t size) {
     return size + (size / kMostRecordText + 1) * (2 * kRecordExtra + kKeyUpdateBytes);
   }

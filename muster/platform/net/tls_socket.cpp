@@ -367,7 +367,7 @@ Moved TlsSocket::receive(std::span<const iovec> pieces, bool waits) {
 bool TlsSocket::wait(short events, const Deadline& deadline, const WaitReason& reason) {
   const bool is_open = is_open_;
   if (is_open && (events & POLLIN) != 0 && has_ahead()) return true;
-  // A handshake goes on when the peer has answered.
+  // A handshake continues when the peer has answered.
   const auto awaited = static_cast<short>(has_unsent_ ? POLLIN | POLLOUT : POLLIN);
   return Socket::wait(is_open ? events : awaited, deadline, reason);
 }

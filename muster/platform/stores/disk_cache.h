@@ -24,7 +24,7 @@ struct DiskCacheOptions {
 /// Ranges of files of stores, kept on a disk of this host for all processes that name the same
 /// folder. What was not used for longest goes first. A file in it is whole or is not taken: names
 /// appear by renaming, and a checksum is compared. It is never an error: where the disk is full, a
-/// warning says so once, and the process goes on without writing to it. Any thread may use it.
+/// warning says so once, and the process continues without writing to it. Any thread may use it.
 class DiskCache {
  public:
   /// Called once, when the cache is first asked; without options there is none.

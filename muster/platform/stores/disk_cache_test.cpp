@@ -91,7 +91,7 @@ TEST_F(DiskCacheTest, KeepsTheLimitOfAllThatWriteAtOnce) {
     });
   }
   writers.clear();
-  // Each may write once more while another removes.
+  // Each may write again while another removes.
   EXPECT_LE(bytes(), 10 * kMiB);
   EXPECT_GT(files().size(), 4U);
 }

@@ -47,7 +47,7 @@ struct HttpClientOptions {
   std::chrono::milliseconds connect_timeout = std::chrono::seconds(10);
   /// A call in which no byte comes or goes for so long is over.
   std::chrono::seconds idle_timeout{30};
-  /// Certificates to trust in the place of the system's; SSL_CERT_FILE where this is empty.
+  /// Certificates to trust instead of the system's; SSL_CERT_FILE where this is empty.
   std::string ca_file{};
   bool verify_certificates = true;
 };

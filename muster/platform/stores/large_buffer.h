@@ -8,7 +8,7 @@
 
 namespace muster::stores {
 
-/// Takes memory for so many bytes, in huge pages where the system has them to give: touching a
+/// Takes memory for this many bytes, in huge pages where the system has them to give: touching a
 /// range of a file for the first time page by page costs as much as copying it. Memory that
 /// SpareBuffers has is taken first.
 void reserve_large(std::string& buffer, std::size_t bytes);
@@ -22,7 +22,7 @@ class SpareBuffers {
 
   /// Keeps the memory of a large buffer, as long as there is not much of it.
   void give(std::string buffer);
-  /// Makes `buffer` one of at least so many bytes, and empty. False where none is kept.
+  /// Makes `buffer` one of at least this many bytes, and empty. False where none is kept.
   bool take(std::string& buffer, std::size_t bytes);
 
  private:

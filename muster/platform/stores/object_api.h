@@ -48,7 +48,7 @@ struct ObjectRange {
 
 struct ObjectPage {
   std::vector<std::pair<std::string, ObjectInfo>> objects{};
-  /// Common prefixes of keys that go on behind the delimiter; they end with it.
+  /// Common prefixes of keys that continue after the delimiter; they end with it.
   std::vector<std::string> prefixes{};
   /// Where the next page begins; empty on the last.
   std::string next{};

@@ -21,7 +21,7 @@ namespace muster::stores {
 namespace {
 
 constexpr int kMostAppendTries = 20;
-/// Parts double after so many of one size, so that a large file has not too many.
+/// Parts double after this many of one size, so that a large file has not too many.
 constexpr int kPartsOfOneSize = 1000;
 constexpr std::size_t kSmallFileBytes = std::size_t{64} << 10;
 

@@ -115,7 +115,7 @@ TEST_F(S3Store, GrowsFilesWithoutSendingThemAgain) {
   EXPECT_EQ(s3_.open_uploads(), 0U);
 }
 
-// On a connection that was kept, libcurl sends the request once more by itself; on a fresh one, we
+// On a connection that was kept, libcurl sends the request again by itself; on a fresh one, we
 // do. The object is there by then, and the precondition no longer holds.
 TEST_F(S3Store, TakesAnAnswerThatWasLostForWhatItWas) {
   const std::string large = random_bytes(11 * kMiB);

@@ -13,13 +13,13 @@ namespace muster::executor {
 /// its inputs, and takes so long that copies into and out of libtorch's memory do not count.
 bool may_be_bridged(std::string_view op);
 
-/// That kernel as a step of an ArenaPlan that reads so many of its outputs. `constants` are the
+/// That kernel as a step of an ArenaPlan that reads this many of its outputs. `constants` are the
 /// inputs that are some; null for others. They live as long as the step.
 ArenaKernel arena_bridge(Kernel kernel, std::vector<std::shared_ptr<const Slot>> constants,
                          std::size_t outputs);
 
 /// A tensor in the memory of the host as a value, whose elements it keeps. False where it has too
-/// many axes, another type, or its elements do not lie in order.
+/// many axes, another type, or its elements do not are in order.
 bool set_tensor(const at::Tensor& tensor, ArenaValue& to);
 
 }  // namespace muster::executor

@@ -18,7 +18,7 @@ struct CrossColumn {
   const std::uint64_t* values = nullptr;
   std::int64_t count = 0;
   std::int64_t rows = 0;
-  /// The places of a sparse column, [count, 2]; null for a dense one, of so many values a row.
+  /// The places of a sparse column, [count, 2]; null for a dense one, of this many values a row.
   const std::int64_t* places = nullptr;
   std::int64_t width = 0;
   /// The values of the row that is looked at.

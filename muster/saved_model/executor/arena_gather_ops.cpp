@@ -175,7 +175,7 @@ void divide_rows(const ArenaValue& segments, std::int64_t columns, Combiner comb
   }
 }
 
-/// Whether each index is a row and the segments do not fall, and lie in [0, rows).
+/// Whether each index is a row and the segments do not fall, and are in [0, rows).
 bool are_segments(const ArenaValue& indices, std::int64_t size, const ArenaValue& segments,
                   std::int64_t rows) {
   std::int64_t before = 0;

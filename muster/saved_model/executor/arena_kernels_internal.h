@@ -81,7 +81,7 @@ class ArenaCall {
   Budget& budget() { return budget_; }
   void keep(Slot slot) { kept_.push_back(std::move(slot)); }
 
-  /// Memory for so many elements, or null.
+  /// Memory for this many elements, or null.
   template <typename T>
   T* take(std::int64_t count) {
     if (count > static_cast<std::int64_t>(Arena::kMostBytes)) return nullptr;

@@ -17,8 +17,8 @@ namespace muster::executor {
 
 /// A plan once more, for requests of some rows: its steps compute in an arena, by kernels that take
 /// some nanoseconds to call. It gives what the plan gives, to the bit, or nothing: then the plan is
-/// to be run, which says what is wrong with a request that is. Immutable but for a counter; may be
-/// run from several threads at once.
+/// to be run, which says what is wrong with a request that is. Immutable except for a counter; may
+/// be run from several threads at once.
 class ArenaPlan {
  public:
   /// Nothing where a step has no kernel for arenas. Needs the attributes of the plan's nodes.

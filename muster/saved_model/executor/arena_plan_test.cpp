@@ -135,7 +135,7 @@ TEST(ArenaPlan, LeavesUnusualRequestsToThePlan) {
   } catch (const InvalidArgument& error) {
     EXPECT_THAT(error.what(), HasSubstr("node y (SparseSegmentMeanWithNumSegments)"));
   }
-  // And goes on after them.
+  // And continues after them.
   EXPECT_EQ(shape_of(model.run("f", words_of({"a"}, 1)).at("y")),
             (std::vector<std::int64_t>{1, 3}));
 }

@@ -417,7 +417,7 @@ std::vector<std::int64_t> torch_padding(const Inputs& inputs, std::int64_t rank)
   return reversed;
 }
 
-// The axes in the order in which they lie in memory, the innermost last.
+// The axes in the order in which they are in memory, the innermost last.
 std::vector<std::int64_t> memory_order(const at::Tensor& tensor) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(tensor.dim()));
   std::iota(order.begin(), order.end(), std::int64_t{0});
@@ -426,7 +426,7 @@ std::vector<std::int64_t> memory_order(const at::Tensor& tensor) {
   return order;
 }
 
-// The padded tensor lies in memory as the input does: images of TensorFlow's layout are views of
+// The padded tensor is in memory as the input does: images of TensorFlow's layout are views of
 // libtorch's, and would be copied back and forth.
 at::Tensor padded(const at::Tensor& in, const std::vector<std::int64_t>& padding,
                   const at::Scalar& value) {

@@ -32,7 +32,7 @@ class Budget {
   /// until the step ends, or what it makes is held.
   void check_room(std::int64_t bytes);
 
-  /// Whether so many more operations and bytes are within the limits, and time is left.
+  /// Whether this many more operations and bytes are within the limits, and time is left.
   bool has_room_for(std::int64_t operations, std::int64_t bytes) const;
 
   /// Values that are now held. Memory that is not held yet is charged, unless it is that of

@@ -106,7 +106,7 @@ void FusedChain::compute(std::span<const ChainOperand> inputs, std::int64_t coun
 
 bool may_be_chained(std::string_view op) { return chain_op(op).has_value(); }
 
-/// Finds chains in the steps of a plan and puts one step in the place of each.
+/// Finds chains in the steps of a plan and puts one step instead of each.
 class ChainFusion {
  public:
   explicit ChainFusion(Plan& plan) : plan_(plan), readers_(plan.steps_.size() + 1) {

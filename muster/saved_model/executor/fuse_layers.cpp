@@ -29,7 +29,7 @@ bool may_be_fused(std::string_view op) {
          op == "Sub" || op == "Relu" || is_sum(op) || is_batch_norm(op) || may_be_chained(op);
 }
 
-/// Finds layers in the steps of a plan and puts one step in the place of each.
+/// Finds layers in the steps of a plan and puts one step instead of each.
 class LayerFusion {
  public:
   LayerFusion(Plan& plan, LaidOutLayers& layers, Budget& load)
@@ -150,7 +150,7 @@ class LayerFusion {
     return draft;
   }
 
-  // Makes a step a node of the draft; `previous` is the step whose value it goes on with.
+  // Makes a step a node of the draft; `previous` is the step whose value it continues with.
   void add_node(Draft& draft, std::size_t i, std::size_t previous) const {
     const Step& step = plan_.steps_[i];
     FusedNode node{.name = step.name, .op = step.op, .kernel = step.kernel};

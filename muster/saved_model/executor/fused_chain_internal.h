@@ -9,7 +9,7 @@
 
 namespace muster::executor {
 
-/// Element-wise nodes on floats, each of which goes on with what the one before gives.
+/// Element-wise nodes on floats, each of which continues with what the one before gives.
 struct FusedChain {
   std::vector<FusedNode> nodes{};
   /// Operation of each node.

@@ -125,7 +125,7 @@ void Plan::merge() {
   using Key = std::tuple<std::string_view, std::vector<std::pair<std::size_t, std::size_t>>>;
   std::map<Key, std::vector<std::size_t>> known;
   const auto same_constants = first_equals(folded_);
-  // Source to read in the place of an output of each step.
+  // Source to read instead of an output of each step.
   std::vector<std::optional<Source>> reads(steps_.size() + 1);
   std::vector<bool> is_gone(steps_.size() + 1, false);
   const auto resolved = [&](const Source& source) -> Source {

@@ -20,7 +20,7 @@ Slot to_slot(Value value) {
 }
 
 std::int64_t bytes_of(const std::vector<std::string>& strings) {
-  // A short string lies in its object.
+  // A short string is in its object.
   constexpr std::size_t kInside = 15;
   std::size_t bytes = strings.size() * sizeof(std::string);
   for (const auto& text : strings) bytes += text.size() > kInside ? text.size() : 0;

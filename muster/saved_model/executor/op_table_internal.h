@@ -35,7 +35,7 @@ class Inputs {
   void check_room(std::span<const std::int64_t> sizes, const at::Tensor& like) const {
     check_room(sizes, like.scalar_type());
   }
-  /// The same for as many elements of so many bytes each.
+  /// The same for as many elements of this many bytes each.
   void check_room(std::int64_t count, std::int64_t bytes_each) const;
 
   const Slot& slot(std::size_t index) const;

@@ -199,7 +199,7 @@ TEST(SliceOps, GatherSingleElements) {
     expect_equal(run("GatherNd", {typed, places}), wanted);
     expect_equal(run("GatherNd", {typed, places.to(at::kInt)}), wanted);
     expect_equal(run("GatherNd", {typed, places.reshape({3, 1, 3})}), wanted.reshape({3, 1}));
-    // Those of another order in memory, and rows in the place of elements.
+    // Those of another order in memory, and rows instead of elements.
     expect_equal(run("GatherNd", {typed.transpose(0, 2), longs({3, 2, 1}).reshape({1, 3})}),
                  wanted.slice(0, 0, 1));
     expect_equal(run("GatherNd", {typed, places.slice(1, 0, 2)}),

@@ -43,7 +43,7 @@ bool is_pure(std::string_view op) {
          !op.starts_with("InitializeTable") && !op.starts_with("LookupTable");
 }
 
-// Whether the tensor lies in the memory of one of these, or of a variable.
+// Whether the tensor is in the memory of one of these, or of a variable.
 bool shares_memory(const at::Tensor& tensor, const Slots& with) {
   return std::ranges::any_of(with, [&](const Slot& slot) {
     if (const auto* other = std::get_if<at::Tensor>(&slot)) return tensor.is_alias_of(*other);

@@ -43,7 +43,7 @@ class Plan {
   /// After fold(): takes out steps that only pass a value on, and those that compute what another
   /// has computed.
   void merge();
-  /// After fold(): puts one step in the place of a convolution or product with what follows it, as
+  /// After fold(): puts one step instead of a convolution or product with what follows it, as
   /// far as that rounds differently at most. Weights are laid out in `layers`, which other plans of
   /// the model share. What does not fit into the budget of the load stays as it is. Then one in the
   /// place of each chain of element-wise steps on floats, with the same results to the bit.

@@ -29,7 +29,7 @@ std::int64_t most_bytes_of(std::size_t text, const std::string& rewrite) {
   return static_cast<std::int64_t>(sizeof(std::string) + size);
 }
 
-// A search cannot be stopped: of so many bytes it takes a second or less.
+// A search cannot be stopped: of this many bytes it takes a second or less.
 constexpr std::size_t kMostSearched = std::size_t{64} << 20;
 
 void check_searched(const std::string& text) {

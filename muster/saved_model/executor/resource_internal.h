@@ -28,7 +28,7 @@ class Variable {
   Value read() const;
   /// Throws InvalidArgument for another type than the variable's.
   void assign(Value value);
-  /// Puts change(value) in the place of the value, as one step for all threads.
+  /// Puts change(value) instead of the value, as one step for all threads.
   void update(const std::function<Value(const Value&)>& change);
 
  private:
@@ -58,7 +58,7 @@ class Table {
 
   /// For a table that grows while it is used: makes it an empty one, unless it is filled.
   void fill_with_nothing();
-  /// Adds keys with their values, in any shape, in the place of those that are there. Throws
+  /// Adds keys with their values, in any shape, instead of those that are there. Throws
   /// FailedPrecondition before the first fill, ResourceExhausted for more than kMaxEntries.
   void insert(const Value& keys, const Value& values);
   /// All keys with their values.

@@ -135,7 +135,7 @@ TEST(ParseSequenceExampleV2, TakesKeysAsInputsAndGivesRaggedLists) {
   expect_numbers(out[5], {0, 0, 0}, {3});
   EXPECT_EQ(std::get<at::Tensor>(out[5]).scalar_type(), at::kInt);
   expect_numbers(out[7], {7, 8, 9, 5}, {4});
-  // The lists of "ids" once more, now ragged.
+  // The lists of "ids" again, now ragged.
   inputs[5] = words_of({"none"});
   inputs[7] = words_of({"ids"});
   for (const auto* name : {"context_sparse_types", "Tcontext_dense", "context_dense_shapes",

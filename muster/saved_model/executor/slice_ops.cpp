@@ -360,7 +360,7 @@ StringTensor strings_at(const Inputs& inputs, const StringTensor& from, const Fe
   return StringTensor(std::move(values), std::move(sizes));
 }
 
-// In the memory of the host: a loop, in the place of a dozen operations of libtorch that each do
+// In the memory of the host: a loop, instead of a dozen operations of libtorch that each do
 // little. This is how exports read what is present in a row.
 std::optional<Slots> gather_on_host(const Inputs& inputs, const at::Tensor& indices) {
   const Value held = inputs.value(0);

@@ -25,7 +25,7 @@ using Slot = std::variant<std::monostate, at::Tensor, StringTensor, std::shared_
 /// Most steps give one.
 using Slots = c10::SmallVector<Slot, 1>;
 
-/// Slots that lie beside each other or anywhere. Borrows them.
+/// Slots that are beside each other or anywhere. Borrows them.
 class SlotRefs {
  public:
   SlotRefs() = default;

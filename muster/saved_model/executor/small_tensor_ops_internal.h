@@ -10,7 +10,7 @@
 /// microsecond on the way to each; these loops spend a tenth of one. They round as libtorch does.
 namespace muster::executor {
 
-/// Up to so many elements it is the way that costs, not the work.
+/// Up to this many elements it is the way that costs, not the work.
 inline constexpr std::int64_t kFewNumbers = 64;
 
 /// Whether these loops may read it: in the memory of the host, contiguous.
@@ -26,7 +26,7 @@ at::Tensor whole_numbers(std::span<const std::int64_t> values, at::ScalarType ty
 /// The elements of a contiguous tensor in another shape. No copy.
 at::Tensor viewed(const at::Tensor& tensor, at::IntArrayRef sizes);
 /// Any part of a tensor, as at::as_strided() has it, `first` counted from the tensor's own first
-/// element. The caller sees to it that it lies inside.
+/// element. The caller sees to it that it is inside.
 at::Tensor viewed(const at::Tensor& tensor, at::IntArrayRef sizes, at::IntArrayRef strides,
                   std::int64_t first);
 
@@ -50,7 +50,7 @@ std::optional<at::Tensor> combine_few(FewOp op, const at::Tensor& left, const at
 /// As many elements as `like` has, all of this value.
 std::optional<at::Tensor> fill_few(const at::Tensor& like, int value);
 /// One behind the other along an axis, which all have; with `is_new` along one that none has yet.
-/// Tensors of few numbers in all, of one type and, but for that axis, one shape.
+/// Tensors of few numbers in all, of one type and, except for that axis, one shape.
 std::optional<at::Tensor> join_few(std::span<const at::Tensor> parts, std::int64_t axis,
                                    bool is_new);
 

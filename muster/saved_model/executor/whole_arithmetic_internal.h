@@ -50,7 +50,7 @@ enum class WholeOp {
 at::Tensor combine_whole(WholeOp op, const Inputs& in, const at::Tensor& left,
                          const at::Tensor& right);
 
-/// From `start` by `step`, which is not zero, up or down to before `limit`; none where that lies on
+/// From `start` by `step`, which is not zero, up or down to before `limit`; none where that is on
 /// the other side. Throws ResourceExhausted for more than kMaxElements.
 at::Tensor whole_range(const Inputs& in, std::int64_t start, std::int64_t limit, std::int64_t step,
                        at::ScalarType type);

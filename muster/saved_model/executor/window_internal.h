@@ -11,7 +11,7 @@
 namespace muster::executor {
 
 /// Where the channels of images are. libtorch computes channels first, of which channels last is a
-/// view; what layers of convolutions compute lies in memory channels last.
+/// view; what layers of convolutions compute is in memory channels last.
 enum class Layout { kChannelsLast, kChannelsFirst };
 
 /// The attribute data_format. Throws Unimplemented.

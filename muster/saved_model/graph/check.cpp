@@ -69,7 +69,7 @@ std::size_t place_of(const Places& places, const NodeDef& node, const InputRef& 
   return found->second;
 }
 
-// Kahn's algorithm; what never becomes ready lies on a cycle or behind one.
+// Kahn's algorithm; what never becomes ready is on a cycle or behind one.
 struct Edges {
   std::vector<std::vector<std::size_t>> consumers;
   std::vector<std::size_t> waiting;

@@ -264,7 +264,7 @@ SignatureDef chosen(const SignatureDef& signature, const FreezeOptions& options)
   return left;
 }
 
-// The model with this signature alone, its functions in the place of their calls, and attributes
+// The model with this signature alone, its functions instead of their calls, and attributes
 // spelt out: OpenCV, for one, knows no defaults.
 MetaGraph without_calls(MetaGraph model, const SignatureDef& signature, const GraphLimits& limits) {
   model.signatures = {{std::string(kDefaultSignature), signature}};

@@ -4,7 +4,7 @@
 
 namespace muster::graph {
 
-/// The graph with the bodies of functions in the place of their calls (PartitionedCall,
+/// The graph with the bodies of functions instead of their calls (PartitionedCall,
 /// StatefulPartitionedCall, and nodes whose operation is a function), inside functions too: what
 /// models of TensorFlow 2 need before anything can be said of their variables and operations. A
 /// node NAME of the body that CALL runs becomes CALL/NAME. CALL itself becomes a NoOp that runs

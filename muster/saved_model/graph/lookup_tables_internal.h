@@ -13,7 +13,7 @@ std::map<std::string, LookupTable, std::less<>> lookup_tables(const MetaGraph& m
 /// Comparing with each word takes time; larger tables are not for it.
 inline constexpr std::int64_t kMostComparedWords = 10'000;
 
-/// Puts comparisons with the words of a table in the place of the nodes that look words up in it;
+/// Puts comparisons with the words of a table instead of the nodes that look words up in it;
 /// the last of each has the name of what it stands for.
 void compare_words(GraphDef& graph, const std::map<std::string, LookupTable, std::less<>>& tables);
 

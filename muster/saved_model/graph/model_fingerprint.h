@@ -25,7 +25,7 @@ struct ModelFingerprint {
   bool operator==(const ModelFingerprint&) const = default;
 };
 
-/// `encoded` is encode_saved_model(model); the variables lie in `dir`.
+/// `encoded` is encode_saved_model(model); the variables are in `dir`.
 ModelFingerprint fingerprint_of(const SavedModel& model, std::string_view encoded, const Path& dir);
 
 /// The bytes of fingerprint.pb, the same for equal fingerprints: without the random UUID that

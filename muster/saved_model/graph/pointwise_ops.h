@@ -96,7 +96,7 @@ inline constexpr std::array kSoftmaxOps{
     PointwiseOp{"aten::softmax", "Softmax", "Softmax"},
 };
 
-/// Calls visit.operator()<row>() for each of so many rows.
+/// Calls visit.operator()<row>() for each of this many rows.
 template <std::size_t kCount, typename Visit>
 void for_each_row(Visit&& visit) {
   [&]<std::size_t... kRow>(std::index_sequence<kRow...>) {

@@ -134,13 +134,13 @@ bool is_saved_model(const Path& dir);
 
 /// Reads DIR/saved_model.pb, or DIR/saved_model.pbtxt where there is only that. Variables and
 /// assets are left alone. Throws NotFound, DataLoss, ResourceExhausted; Unimplemented for a folder
-/// that only has saved_model.cpb; InvalidArgument for a file that is not regular or lies elsewhere,
+/// that only has saved_model.cpb; InvalidArgument for a file that is not regular or is elsewhere,
 /// behind a symbolic link. Errors name the file, the node and the field.
 SavedModel read_saved_model(const Path& dir, const GraphLimits& limits = {});
 
 /// Makes a SavedModel folder that appears under its name whole or not at all. `fill` is called with
 /// the temporary folder, to write variables and assets there. Beside saved_model.pb stands
-/// fingerprint.pb (model_fingerprint.h). `as_text` writes saved_model.pbtxt in the place of both.
+/// fingerprint.pb (model_fingerprint.h). `as_text` writes saved_model.pbtxt instead of both.
 /// Throws AlreadyExists if the name is taken, and leaves nothing behind when it throws.
 void write_saved_model(const Path& dir, const SavedModel& model,
                        const std::function<void(const Path& folder)>& fill = {},

@@ -68,8 +68,8 @@ inline void write_busy_model(const Path& dir, std::int64_t size) {
   write_model(dir, std::move(nodes));
 }
 
-/// One number, after so many running sums of four million numbers each: long work, of which no part
-/// is shared between threads. Requests are not joined, so that each is a batch.
+/// One number, after this many running sums of four million numbers each: long work, of which no
+/// part is shared between threads. Requests are not joined, so that each is a batch.
 inline void write_slow_model(const Path& dir, int sums) {
   using graph::DataType;
   using graph::TensorValue;

@@ -125,7 +125,7 @@ void take_repeated(Decoding& decoding, std::uint64_t bytes) {
   decoding.repeated_bytes += bytes;
 }
 
-// A list that is too short goes on with its last value, an empty one is zero.
+// A list that is too short continues with its last value, an empty one is zero.
 void fill_up(std::string& bytes, std::size_t element, std::uint64_t total, Decoding& decoding) {
   if (bytes.size() % element != 0) throw DataLoss("half a complex number at the end of the values");
   if (bytes.size() == total) return;

@@ -226,7 +226,7 @@ bool left_to_reader(Call& call, const std::vector<std::int64_t>& both,
     return false;
   }
   if (!is_reader(call.to.sole_reader(call.node.name), ops)) return false;
-  // The window of a pool must not lie in the padding alone.
+  // The window of a pool must not are in the padding alone.
   const graph::NodeDef& reader = *call.to.sole_reader(call.node.name);
   if (reader.op == "MaxPool") {
     const auto sizes = graph::attr<AttrList>(reader, "ksize").ints;

@@ -115,7 +115,7 @@ json json_of(const std::vector<WrittenFile>& files) {
   return made;
 }
 
-// Parameters that have to be the same for a job to go on.
+// Parameters that have to be the same for a job to continue.
 json asked_for(const BatchJob& job) {
   return {{"model_dir", job.model_dir.string()},
           {"model_files", json_of(job.model_files, false)},

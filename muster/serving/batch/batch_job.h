@@ -10,7 +10,7 @@
 #include "muster/saved_model/graph/saved_model.h"
 
 /// Batch prediction: files of instances into files of predictions, shard by shard. A job is a
-/// folder, from which another process can go on where the last was killed. docs/formats/
+/// folder, from which another process can resume where the last was killed. docs/formats/
 /// batch_prediction.md has the layout. No libtorch: what computes is handed in (batch_shard.h).
 namespace muster::serving {
 

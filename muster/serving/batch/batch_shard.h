@@ -36,10 +36,10 @@ class BatchShards {
   /// Predicts the instances of one shard that are not done yet, saves now and then, and publishes
   /// its files. A process that is killed loses what came after its last save, and the next call
   /// computes that again, in the same batches: no line is lost or doubled, and none differs. An
-  /// instance that fails gets a line in errors_stats, and its batch goes on without it. Throws for
-  /// what ends the job: files that cannot be read or written, an input that has changed. Waits for
-  /// the disk are spent on the next batches, also on those of the next shard: a shard is published
-  /// when another one has been run, or finish() has returned. Until then it is taken.
+  /// instance that fails gets a line in errors_stats, and its batch continues without it. Throws
+  /// for what ends the job: files that cannot be read or written, an input that has changed. Waits
+  /// for the disk are spent on the next batches, also on those of the next shard: a shard is
+  /// published when another one has been run, or finish() has returned. Until then it is taken.
   ShardOutcome run(std::uint64_t shard, const ShardOptions& options = {});
   /// Waits for the disk. Throws what went wrong with it.
   void finish();

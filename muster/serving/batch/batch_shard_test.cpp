@@ -341,7 +341,7 @@ TEST_F(BatchShard, InstancesThatEndTheirProcessAreHalvedUntilOneIsLeft) {
   const auto death_by = [&](int signal) -> std::optional<GroupDeaths> {
     const pid_t process = ::fork();
     if (process == 0) {
-      // A sanitizer's handler would exit in the place of the signal.
+      // A sanitizer's handler would exit instead of the signal.
       ::signal(signal, SIG_DFL);
       run(output, job, signature, [&](const Tensors& inputs) {
         if (std::ranges::count(inputs.at("x").values<float>(), 3.0F) > 0)

@@ -8,7 +8,7 @@
 
 namespace muster::serving {
 
-/// The lines of a shard that is not published yet. What lies behind the last save is cut off when
+/// The lines of a shard that is not published yet. What is after the last save is cut off when
 /// it is opened.
 class PartFile {
  public:

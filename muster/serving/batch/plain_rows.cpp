@@ -94,7 +94,7 @@ class Scanner {
     return true;
   }
 
-  // One that goes on behind its whole part.
+  // One that continues after its whole part.
   bool read_double(const char* begin, Plain& out) {
     if (skip('.') && !skip_digits()) return false;
     if (skip('e') || skip('E')) {

@@ -24,7 +24,7 @@ struct ShardState {
 
 /// Nothing before the first save. Throws DataLoss for a file that is damaged.
 std::optional<ShardState> read_shard_state(const Path& output_path, std::uint64_t shard);
-/// Reads the files of published shards once more. A shard of which a byte differs is published no
+/// Reads the files of published shards again. A shard of which a byte differs is published no
 /// more, and starts again from its beginning, with a warning. (One that is not published is looked
 /// at when it is gone on with.)
 void check_published_shards(const Path& output_path, const BatchJob& job);

@@ -171,7 +171,7 @@ class FastFiller {
     if (put_ == nullptr) return false;
     if (parts_ == 0 && !find_shape(value)) return false;
     ++parts_;
-    // Most values are no lists, and a list in the place of one is what no type takes.
+    // Most values are no lists, and a list instead of one is what no type takes.
     return shape_.empty() ? put_(value, out_) : fill(value, 0);
   }
 
@@ -418,7 +418,7 @@ std::optional<FastRows> fast_rows(std::span<const std::string_view> lines,
     text.append(line);
     text.append("\n");
   }
-  // One more, so that what goes on behind the last line is seen.
+  // One more, so that what continues after the last line is seen.
   begins.push_back(text.size());
   text.append(kLastLine);
   text.end();

@@ -36,7 +36,7 @@ const SpecialWord* special_word_at(std::string_view text) {
   return nullptr;
 }
 
-// The same text with objects in the place of the special numbers outside of strings.
+// The same text with objects instead of the special numbers outside of strings.
 std::string with_special_numbers(std::string_view text) {
   std::string out;
   bool in_string = false;

@@ -78,7 +78,7 @@ class ChangeLock {
 
 bool is_model_file(const std::string& name) { return name.starts_with("saved_model."); }
 
-// Either may lie in a store. What makes the folder a model is copied last.
+// Either may be in a store. What makes the folder a model is copied last.
 void copy_folder(const Path& from, const Path& to) {
   FileSystem& source = file_system_for(from);
   file_system_for(to).create_directories(to);

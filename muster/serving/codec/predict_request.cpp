@@ -263,7 +263,7 @@ Tensors row_tensors(const json& instances, const SignatureDef& signature) {
   return tensors;
 }
 
-// A column with the default of a row in the place of each null.
+// A column with the default of a row instead of each null.
 json without_nulls(json column, const std::string& name, const SignatureDef& signature) {
   if (!column.is_array() || std::ranges::none_of(column, &json::is_null)) return column;
   const RowDefaults defaults = row_defaults(signature, column.size());

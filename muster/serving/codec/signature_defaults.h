@@ -9,7 +9,7 @@ namespace muster::serving {
 /// for features that training has a default for. Other defaults stand for whole inputs.
 bool is_row_default(const graph::TensorInfo& info, const graph::TensorValue& value);
 
-/// Throws InvalidArgument when a default, repeated for so many rows, takes more than 256 MiB.
+/// Throws InvalidArgument when a default, repeated for this many rows, takes more than 256 MiB.
 void check_default_bytes(const std::string& name, const graph::TensorValue& value,
                          std::int64_t rows);
 

@@ -13,7 +13,7 @@ namespace {
 
 using graph::TensorValue;
 
-// The size to compute a batch of so many rows at.
+// The size to compute a batch of this many rows at.
 std::int64_t filled_size(std::int64_t rows, const std::vector<std::int64_t>& allowed) {
   const auto found = std::ranges::lower_bound(allowed, rows);
   return found == allowed.end() ? rows : *found;

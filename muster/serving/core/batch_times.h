@@ -38,7 +38,7 @@ class BatchTimes {
   bool may_take(Clock::duration time, Clock::time_point now) const;
   /// Expected duration of a batch.
   Clock::duration of_one(Clock::time_point now) const;
-  /// Expected time until so many waiting batches have begun, with a quarter to spare: a
+  /// Expected time until this many waiting batches have begun, with a quarter to spare: a
   /// request that is refused at once is better off than one that has waited in vain.
   Clock::duration until_begun(std::int64_t batches, Clock::time_point now) const;
 

@@ -16,7 +16,7 @@ using Clock = std::chrono::steady_clock;
 // A model that was asked within this time is in demand: the others leave it a part of the slots and
 // processors.
 constexpr std::chrono::milliseconds kInDemand{10};
-// More models than slots may each have a long batch at work, up to so many more.
+// More models than slots may each have a long batch at work, up to this many more.
 constexpr std::size_t kMoreThreads = 64;
 // Niceness of threads with long batches where there are other models: they get a quarter of a
 // processor that both want, and all that the others leave. With more, other programs of a busy
@@ -92,7 +92,8 @@ bool ExecutionSlots::Impl::is_for_background(const BatchQueue::Impl& queue, Cloc
   return shares.size() > 1 && queue.waiting.is_slow(now);
 }
 
-// The next that is not for a thread of the loop, but for one like that which asks. Under the mutex.
+// The next that is not for a thread of the loop, except for one like that which asks. Under the
+// mutex.
 ExecutionSlots::Impl::Place ExecutionSlots::Impl::next_beside(bool in_background) {
   const auto now = Clock::now();
   return std::ranges::find_if(turns, [&](const BatchQueue::Impl* queue) {
@@ -145,8 +146,8 @@ void ExecutionSlots::Impl::lead_in_loop() {
   }
   const auto kept = std::make_shared<Work>(std::move(work));
   const std::lock_guard lock(mutex);
-  // The threads go after the last request, so they are there. One goes on as long as there is more:
-  // the loop may have much to read before it comes to it.
+  // The threads go after the last request, so they are there. One continues as long as there is
+  // more: the loop may have much to read before it comes to it.
   BlockingPool& its_threads = kept->is_in_background ? *background : *threads;
   its_threads.run([self = shared_from_this(), kept] {
     do {

@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds kRetiredInterval{20};
 // want, so that a version is loaded under any load.
 constexpr int kLoadNiceness = 10;
 
-// A version that is served, of which files came or went after it was loaded. What lies in a store
+// A version that is served, of which files came or went after it was loaded. What is in a store
 // is written as a whole, and asking for it costs requests.
 bool has_changed(const VersionEntry& entry) {
   if (is_remote(entry.dir)) return false;

@@ -289,7 +289,7 @@ void ModelTable::retire_unwanted(const std::string& name,
   const bool has_wanted = std::ranges::any_of(versions, [&](const auto& row) {
     return wanted.contains(row.first) && is_available(row.second);
   });
-  // While none of the wanted ones answers, the newest of the others goes on.
+  // While none of the wanted ones answers, the newest of the others continues.
   std::optional<std::int64_t> kept;
   if (keep_last && !has_wanted) {
     for (const auto& [number, entry] : versions) {
@@ -335,7 +335,7 @@ bool ModelTable::has_retired() const {
   return !retired_.empty();
 }
 
-// The same number may have been loaded again meanwhile, and that one goes on.
+// The same number may have been loaded again meanwhile, and that one continues.
 void ModelTable::end_unloading(const std::string& name, std::int64_t number) {
   const std::lock_guard lock(mutex_);
   VersionEntry* const entry = entry_of(name, number);

@@ -149,7 +149,7 @@ bool GrpcConnection::fill_output() {
   return !output_.empty();
 }
 
-// is_sending_ stays set: the handler that is woken goes on.
+// is_sending_ stays set: the handler that is woken continues.
 void GrpcConnection::wait_to_write() {
   descriptor_.async_wait(Descriptor::wait_write, [self = self()](boost::system::error_code error) {
     std::unique_lock lock(self->mutex_);

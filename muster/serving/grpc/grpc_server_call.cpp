@@ -198,9 +198,9 @@ void GrpcServerCall::run() {
 }
 
 // Answers message after message, until there is none, too much waits to be sent, or an answer is
-// still to come: then the thread that gives it goes on.
+// still to come: then the thread that gives it continues.
 void GrpcServerCall::converse() {
-  /// Decides who goes on behind a message: its reply or the loop below, whichever ends later.
+  /// Decides who continues after a message: its reply or the loop below, whichever ends later.
   struct Turn {
     std::atomic<bool> is_one_done{false};
     bool goes_on = false;

@@ -110,7 +110,7 @@ class Http2Session {
   /// A whole answer that is a header.
   void respond_only(Http2Stream& stream, const Fields& header);
   void reset(Http2Stream& stream);
-  /// Lets the client send so many more bytes on the stream.
+  /// Lets the client send this many more bytes on the stream.
   void consume(Http2Stream& stream, std::size_t bytes);
 
   /// Says that no new streams are wanted: first with a ping, so that those on the way are answered.

@@ -40,7 +40,7 @@ constexpr std::size_t kMostStreamBytes = std::size_t{4} << 20;
 
 class HttpConnection;
 
-/// A handler's weak reference to a connection whose answer goes on.
+/// A handler's weak reference to a connection whose answer continues.
 class ConnectionStream final : public HttpStream {
  public:
   explicit ConnectionStream(const std::shared_ptr<HttpConnection>& connection)
@@ -147,7 +147,7 @@ class HttpConnection final : public ClientConnection, public HttpReply {
     Step then = nullptr;
   };
 
-  /// An answer that goes on. Under its mutex.
+  /// An answer that continues. Under its mutex.
   struct Stream {
     std::mutex mutex{};
     std::string waiting{};
@@ -292,7 +292,7 @@ class HttpConnection final : public ClientConnection, public HttpReply {
     read_more();
   }
 
-  // Answers without having read the whole request, so the connection cannot go on.
+  // Answers without having read the whole request, so the connection cannot continue.
   void refuse(const HttpRefusal& refusal) {
     HttpResponse answer = error_answer_of(refusal.code, refusal.text);
     answer.status = refusal.status;
@@ -436,7 +436,7 @@ class HttpConnection final : public ClientConnection, public HttpReply {
   Output output_{};
   Linger linger_{};
   Stream stream_{};
-  // Itself while an answer goes on: nothing else keeps it between two pieces.
+  // Itself while an answer continues: nothing else keeps it between two pieces.
   std::shared_ptr<HttpConnection> kept_{};
 };
 

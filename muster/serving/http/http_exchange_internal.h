@@ -18,7 +18,7 @@ struct HttpExchange {
   std::chrono::steady_clock::time_point received{};
 };
 
-/// An answer of at most so many bytes goes out as one piece with its header.
+/// An answer of at most this many bytes goes out as one piece with its header.
 inline constexpr std::size_t kJoinedAnswerBytes = 16 << 10;
 
 /// The header of an answer, ended. `room` is a text that is not needed any more, for its memory.

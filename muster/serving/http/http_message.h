@@ -31,7 +31,7 @@ struct HttpRequest {
   std::string_view header(std::string_view name) const;
 };
 
-/// An answer that goes on: bytes are sent as they come. Any thread may call, until the server is
+/// An answer that continues: bytes are sent as they come. Any thread may call, until the server is
 /// destroyed.
 class HttpStream {
  public:

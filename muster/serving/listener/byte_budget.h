@@ -23,7 +23,8 @@ class ByteBudget {
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
 
-    /// Has so many bytes at least from now on. False, and nothing changes, when they are not there.
+    /// Has this many bytes at least from now on. False, and nothing changes, when they are not
+    /// there.
     bool grow_to(std::size_t bytes) {
       if (bytes <= held_) return true;
       const std::size_t more = bytes - held_;

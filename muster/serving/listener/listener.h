@@ -32,7 +32,7 @@ struct ListenerOptions {
   /// The only protocol that is spoken over TLS, by its name in ALPN, which lives as long as the
   /// program; null where clients are not asked.
   const char* tls_protocol = nullptr;
-  /// More connections are closed as they come, but for so many, which are told why.
+  /// More connections are closed as they come, except for so many, which are told why.
   std::size_t max_connections = 20'000;
   std::size_t told_connections = 0;
   /// How often connections are looked at for what takes too long.

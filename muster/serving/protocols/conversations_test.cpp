@@ -1,5 +1,5 @@
 // Whole conversations over HTTP/1.1 and HTTP/2, damaged in some bytes: whatever a client sends, the
-// server refuses it or answers, and goes on with the others.
+// server refuses it or answers, and continues with the others.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -28,7 +28,7 @@ struct GrpcServerOptions {
   /// Calls that are answered at one time, each by a thread that waits, and predictions that models
   /// share; zero: 64 per processor.
   std::size_t max_threads = 0;
-  /// Answers with tensor_content in the place of lists of values.
+  /// Answers with tensor_content instead of lists of values.
   bool raw_answers = false;
   /// Refuses calls of TensorFlow Serving for signatures that were made for another call.
   bool check_method_names = false;

@@ -29,7 +29,7 @@ struct BoostedTreesOptions {
   /// indicators. Sorted by name.
   FeatureColumnList feature_columns{};
   /// Trees see all of the training examples at every layer: the input is read once, before the
-  /// first step. Not set: to its end. Set: so many batches, which may be one pass over an input
+  /// first step. Not set: to its end. Set: this many batches, which may be one pass over an input
   /// that repeats.
   std::optional<std::int64_t> n_batches_per_layer{};
   /// A step grows one tree; training ends with this many.
@@ -65,7 +65,7 @@ struct BoostedTreesOptions {
 
 /// Gradient boosted trees as an estimator like any other: train(), evaluate(), predict(),
 /// train_and_evaluate(), hooks, checkpoints, an exact resume. The trees are libxgboost's, the same
-/// ones for any number of threads; they lie in a checkpoint as the string `boosted_trees/model`, in
+/// ones for any number of threads; they are in a checkpoint as the string `boosted_trees/model`, in
 /// its UBJSON.
 ///
 /// Throws InvalidArgument for options that cannot work, a column that trees cannot read, or

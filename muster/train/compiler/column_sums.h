@@ -9,7 +9,7 @@
 
 namespace muster::compiler {
 
-/// A tensor as rows and columns of what lies in memory.
+/// A tensor as rows and columns of what is in memory.
 struct Matrix {
   std::int64_t rows = 1;
   std::int64_t columns = 1;

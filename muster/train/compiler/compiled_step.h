@@ -49,7 +49,7 @@ class CompiledStep {
   CompiledStep(CompiledStep&&) noexcept;
 
   /// One step. `seed` brings libtorch's generators where the step begins; it may be empty, and is
-  /// called before each time that the step runs, but for compiled ones that draw nothing.
+  /// called before each time that the step runs, except for compiled ones that draw nothing.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, const Step& step,
                               const std::function<void()>& seed = {});
 

@@ -19,7 +19,7 @@ using StorageId = std::int32_t;
 using ValueId = std::int32_t;
 using NodeId = std::int32_t;
 
-/// How a tensor lies in its storage.
+/// How a tensor is in its storage.
 struct Geometry {
   at::ScalarType type = at::kFloat;
   c10::Device device{c10::kCPU};
@@ -86,7 +86,7 @@ struct Result {
   std::optional<ValueId> value{};
 };
 
-/// A kernel of our own in the place of operations. See fused_kernel.h.
+/// A kernel of our own instead of operations. See fused_kernel.h.
 class Kernel;
 
 struct Node {

@@ -10,7 +10,7 @@
 
 namespace muster::compiler {
 
-/// A kernel of our own, in the place of operations of a graph. Immutable, and shared by graphs.
+/// A kernel of our own, instead of operations of a graph. Immutable, and shared by graphs.
 class Kernel {
  public:
   virtual ~Kernel() = default;

@@ -28,7 +28,7 @@ class KernelWriter {
   }
 
  private:
-  // The function of a program that is there already is called once more.
+  // The function of a program that is there already is called again.
   std::string add(const Program& program) {
     const auto same = std::ranges::find(programs_, program);
     const auto first = static_cast<std::size_t>(same - programs_.begin());

@@ -75,7 +75,7 @@ Lowering binary(Op what) {
   };
 }
 
-// NaN goes on, as in libtorch.
+// NaN continues, as in libtorch.
 int zero_up_to(Arguments& in, int x, double threshold, int otherwise) {
   const int limit = in.constant(threshold);
   const int zero = in.constant(0);

@@ -14,7 +14,7 @@ namespace {
 using Op = ScalarOp;
 using Nodes = std::optional<std::vector<Node>>;
 
-// Rows of the innermost `inner` dimensions of a tensor that lies in their order.
+// Rows of the innermost `inner` dimensions of a tensor that is in their order.
 std::optional<Matrix> rows_of(const Geometry& geometry, std::size_t inner) {
   if (!geometry.is_contiguous() || !is_for_programs(geometry) || geometry.type == at::kBool ||
       inner == 0 || inner > geometry.sizes.size()) {

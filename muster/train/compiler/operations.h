@@ -18,7 +18,7 @@ c10::OperatorHandle find_operation(const char* name, const char* overload);
 std::optional<c10::OperatorHandle> find_if_there(const std::string& name,
                                                  const std::string& overload);
 
-/// Whether it changes how a tensor lies in its memory, and not the memory: "transpose_".
+/// Whether it changes how a tensor is in its memory, and not the memory: "transpose_".
 bool changes_layout(const c10::OperatorHandle& operation);
 
 /// Whether an operation changes this argument: by its schema, or as batch norms change their

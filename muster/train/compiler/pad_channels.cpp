@@ -90,7 +90,7 @@ ValueId before_casts(const Graph& graph, const Uses& uses, ValueId value) {
     const bool same = geometry.sizes == graph.geometry(value).sizes && is_for_programs(geometry) &&
                       geometry.device == graph.geometry(value).device &&
                       uses.is_constant(graph.storage_of(from));
-    // Rounded twice is not rounded once, but for types of which one holds the other.
+    // Rounded twice is not rounded once, except for types of which one holds the other.
     if (!same || (is_short_float(geometry.type) && geometry.type != graph.geometry(value).type)) {
       break;
     }

@@ -7,8 +7,8 @@
 #include "muster/train/compiler/graph.h"
 
 /// Rewrites of a graph, each a file of its own. What a pass promises of the values that a step
-/// leaves is said beside it: the same bits, or the same but for the sign of zeros, or values that
-/// differ by rounding.
+/// leaves is said beside it: the same bits, or the same except for the sign of zeros, or values
+/// that differ by rounding.
 namespace muster::compiler {
 
 struct PassOptions {
@@ -44,11 +44,11 @@ void remove_casts(Graph& graph);
 void join_bias(Graph& graph);
 
 /// Gradients of select() and slice() that fill all of a tensor, each on zeros, and their sum,
-/// become one tensor that each writes a part of. Same but for the sign of zeros.
+/// become one tensor that each writes a part of. Same except for the sign of zeros.
 void write_slices(Graph& graph);
 
 /// Gradients that are added to memory that the step has zeroed are written there. The zeroing goes
-/// where nothing but padding is left of it. Same but for the sign of zeros.
+/// where nothing but padding is left of it. Same except for the sign of zeros.
 void write_gradients(Graph& graph, const PassOptions& options);
 
 /// Casts of weights of convolutions over channels last lay them out likewise, so that no

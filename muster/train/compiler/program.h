@@ -108,7 +108,7 @@ struct Program {
 bool has_rows_and_columns(Program::Kind kind);
 /// Whether the instruction joins the elements of a row.
 bool is_of_row(const Instruction& instruction);
-/// Whether the operand's elements lie in the order of the loop.
+/// Whether the operand's elements are in the order of the loop.
 bool is_linear(const Program& program, const Operand& operand);
 /// Joins dimensions that all operands go through as one. Rows and columns stay as they are.
 void collapse(Program& program);

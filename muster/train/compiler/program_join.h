@@ -26,8 +26,8 @@ Node node_of(BoundProgram program);
 void drop_outputs(BoundProgram& of, const std::vector<ValueId>& unneeded);
 
 /// The consumer with the producer in front of it, which leaves its values in registers: those that
-/// the consumer reads, and, but for `unneeded` outputs, in memory. Nothing where the two cannot be
-/// one loop.
+/// the consumer reads, and, except for `unneeded` outputs, in memory. Nothing where the two cannot
+/// be one loop.
 std::optional<BoundProgram> join_programs(const Graph& graph, BoundProgram producer,
                                           BoundProgram consumer,
                                           const std::vector<ValueId>& unneeded);

@@ -10,7 +10,7 @@
 namespace muster::compiler {
 namespace {
 
-/// Tensors that are put behind one another, and where each lies in the result.
+/// Tensors that are put behind one another, and where each is in the result.
 struct Concatenation {
   ValueId whole = -1;
   std::vector<ValueId> parts{};

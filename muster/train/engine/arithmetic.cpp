@@ -91,7 +91,7 @@ int default_cpu_threads() {
 
 int threads_for_model(std::span<const ModuleVariable> variables, int most) {
   constexpr std::int64_t kProductsPerThread = std::int64_t{1} << 17;
-  // A filter is used at every place of an image; so many at the least make it worth a thread.
+  // A filter is used at every place of an image; this many at the least make it worth a thread.
   constexpr std::int64_t kPlaces = 64;
   std::int64_t products = 0;
   for (const ModuleVariable& variable : variables) {

@@ -38,8 +38,8 @@ int default_cpu_threads();
 /// does not depend on the batch, so a run and its resumes decide alike.
 int threads_for_model(std::span<const ModuleVariable> variables, int most);
 
-/// How many threads an update of so many elements is worth: those that wait for each other in every
-/// small operation take longer than one that does all.
+/// How many threads an update of this many elements is worth: those that wait for each other in
+/// every small operation take longer than one that does all.
 int update_threads(std::int64_t elements);
 
 /// Sets how many threads the kernels called from this thread use: ATen's own and OpenBLAS's, which

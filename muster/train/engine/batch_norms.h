@@ -17,7 +17,7 @@ class BatchNorms {
 
   /// Makes the update of this number, 1 for the first, leave averages over the batches alone: in a
   /// moving average with decay d the first value would keep a share of d^n. The same as dividing by
-  /// 1 - d^n afterwards, but for what is stored, which needs no correction.
+  /// 1 - d^n afterwards, except for what is stored, which needs no correction.
   void debias(std::int64_t update) const;
 
   struct FirstValues {

@@ -52,7 +52,7 @@ TEST(BatchNorms, KnowWhatTheirAveragesHoldOfTheFirstValues) {
   EXPECT_EQ(updates_to_settle(0.99), 459);
 }
 
-// Lines of evaluations after so many steps, the second of which has nothing new to say.
+// Lines of evaluations after this many steps, the second of which has nothing new to say.
 std::vector<std::string> lines_of_evaluations(EstimatorOptions options, std::int64_t steps) {
   const TempDir folder;
   Estimator estimator(std::move(options), quiet_config(folder.path()));

@@ -53,7 +53,7 @@ class DeviceSlots {
   [[nodiscard]] BranchStream::Use use(std::size_t slot) const;
   /// Work that slots are given from now on begins when the loop's stream has come so far.
   void fork() const;
-  /// The loop's stream goes on when all slots have come so far.
+  /// The loop's stream continues when all slots have come so far.
   void join() const;
 
  private:

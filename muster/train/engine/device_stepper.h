@@ -8,8 +8,8 @@
 namespace muster {
 
 /// Steps that the device of the variables is given as a whole. With other processes the host waits
-/// until the device has made each; alone it goes on, and a loss that is not finite is noticed when
-/// a result is looked at.
+/// until the device has made each; alone it continues, and a loss that is not finite is noticed
+/// when a result is looked at.
 class DeviceStepper final : public Stepper {
  public:
   /// Both outlive it.

@@ -21,8 +21,8 @@ inline constexpr std::int64_t kLeastGradientPiece = 1 << 19;
 
 /// The pieces of the flat gradients that processes sum one after the other while the backward goes
 /// on, in the order in which it comes by them: from the end, each of whole variables and of at
-/// least kLeastGradientPiece and an eighth of all, but for the last. The same in every process of a
-/// run.
+/// least kLeastGradientPiece and an eighth of all, except for the last. The same in every process
+/// of a run.
 std::vector<FlatRange> gradient_buckets(const Variables& variables);
 
 /// Marks, for one module on a GPU, where in the device's work each piece of its gradients is whole.

@@ -63,8 +63,8 @@ class Session {
 
   /// Saves a checkpoint of the current step, unless that step is saved already. With listeners it
   /// returns when the checkpoint is whole on the disk and they were told; without, it is written in
-  /// the background. A save that fails is logged, and training goes on; in Hook::end it is tried
-  /// once more, and then train() fails. Only in training.
+  /// the background. A save that fails is logged, and training continues; in Hook::end it is tried
+  /// again, and then train() fails. Only in training.
   virtual void save_checkpoint(const SavingListeners& listeners) = 0;
 
   /// Ends the run after the current step. The first reason given is logged.
@@ -83,7 +83,7 @@ using EvaluationResult = std::map<std::string, double>;
 /// EvaluateOptions') have both for each, before begin and after end, with the evaluation's session
 /// and in the thread that evaluates. The hooks of a training (TrainSpec's) have both, between two
 /// steps and with the training's session, for each evaluation that the training waits for: that of
-/// train_and_evaluate in one process, but for the last, which comes when the training has ended.
+/// train_and_evaluate in one process, except for the last, which comes when the training has ended.
 class Hook {
  public:
   virtual ~Hook() = default;

@@ -63,7 +63,7 @@ void LocalRun::restore(const ResumePoint& from) {
   resume_inputs(from.state);
 }
 
-// Where the inputs go on; open_inputs() opens them.
+// Where the inputs continue; open_inputs() opens them.
 void LocalRun::resume_inputs(const std::optional<RunState>& saved) {
   inputs.resume(saved, step() + nan_guard.bad_steps());
   // An input without a position restarts, and so does the count.

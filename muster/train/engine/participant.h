@@ -42,7 +42,7 @@ struct RunContract {
 /// By replica of the run: where its input stands; nothing for an input that cannot tell.
 using InputPositions = std::vector<std::optional<std::string>>;
 
-/// A run between two steps: all that a process needs to go on with it.
+/// A run between two steps: all that a process needs to continue with it.
 struct RunSnapshot {
   std::int64_t step = 0;
   /// Batches that were skipped; of two snapshots of one step, the one with more is further.

@@ -15,7 +15,7 @@ namespace muster {
 
 /// The buffers of a run, as the averages of batch norm: those of replica 0, as its last forward
 /// left them, and those that the last step left, from which every other replica starts. Belongs to
-/// the loop's thread, but for bring_to() and take_from() of different towers.
+/// the loop's thread, except for bring_to() and take_from() of different towers.
 class ReplicaBuffers {
  public:
   /// Those of a model that is on the primary. Where some towers are away they are laid side by

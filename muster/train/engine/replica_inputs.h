@@ -23,10 +23,11 @@ class ReplicaInputs {
   ReplicaInputs(InputFn input_fn, std::int64_t replicas, std::uint64_t seed,
                 BatchPrefetcher::Prepare prepare = {});
 
-  /// All inputs go on from where they were saved; without a position, from the beginning, where
+  /// All inputs resume from where they were saved; without a position, from the beginning, where
   /// `first` batches of each were used before. Closes what is open.
   void resume(const std::optional<RunState>& saved, std::int64_t first);
-  /// Opens those of these replicas that are not, after so many used batches, and closes the others.
+  /// Opens those of these replicas that are not, after this many used batches, and closes the
+  /// others.
   void open(ReplicaRange mine, std::int64_t used);
   /// Whether open() was ever called.
   bool is_open() const { return is_open_; }

@@ -8,7 +8,7 @@
 
 namespace muster {
 
-/// The checkpoint from which a run goes on, with what was saved beside its tensors.
+/// The checkpoint from which a run continues, with what was saved beside its tensors.
 struct ResumePoint {
   OpenCheckpoint checkpoint;
   /// Nothing in TensorFlow's own checkpoints.

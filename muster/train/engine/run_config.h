@@ -70,7 +70,7 @@ struct ReproducibilityConfig {
   /// Kernels that give the same bits every time. False lets a GPU's libraries try their kernels out
   /// and take the fastest.
   bool deterministic = true;
-  /// Use muster's CPU kernels in the place of libtorch's own where they are faster. Runs of one
+  /// Use muster's CPU kernels instead of libtorch's own where they are faster. Runs of one
   /// process that choose otherwise take turns, step by step.
   bool own_cpu_kernels = true;
   /// Unset: that of the checkpoint, else on for a process alone whose towers are on GPUs, where a
@@ -113,23 +113,24 @@ struct ClusterConfig {
   /// All tasks make each step together. False, with ps tasks: every task's gradients are applied as
   /// they come, and weights depend on who was faster.
   bool sync = true;
-  /// Without sync: a task waits while its values would be more than so many updates old; 0: never.
+  /// Without sync: a task waits while its values would be more than this many updates old; 0:
+  /// never.
   std::int64_t max_staleness = 0;
   /// With sync and ps tasks: a step is made without the last so many replicas; what comes too late
   /// is counted and skipped.
   std::int64_t backup_replicas = 0;
-  /// With sync: every ps writes steps to a log, from which it goes on when it is killed; without it
-  /// all tasks go back to the last checkpoint then.
+  /// With sync: every ps writes steps to a log, from which it continues when it is killed; without
+  /// it all tasks go back to the last checkpoint then.
   bool ps_log = false;
   /// How long the chief may take until the first step, and an evaluator looks for a checkpoint.
   std::chrono::seconds session_creation_timeout_secs{7200};
-  /// A task that has not been heard of for so long is lost, and the others go on without it.
+  /// A task that has not been heard of for so long is lost, and the others continue without it.
   std::chrono::milliseconds peer_timeout{10'000};
   /// How long tasks wait for each other at the start, and for a chief that was lost.
   std::chrono::milliseconds join_timeout{60'000};
-  /// So many workers beside the chief are enough to begin, and needed to go on; others, up to those
-  /// of the cluster, may come and go meanwhile. 0: the first step waits for all, and the run goes
-  /// on with those that are left. Also MUSTER_MIN_WORKERS. The chief's counts.
+  /// So many workers beside the chief are enough to begin, and needed to continue; others, up to
+  /// those of the cluster, may come and go meanwhile. 0: the first step waits for all, and the run
+  /// goes on with those that are left. Also MUSTER_MIN_WORKERS. The chief's counts.
   std::int64_t min_workers = 0;
   TlsConfig tls{};
   /// Other settings that must be the same in all tasks, by name, such as the batch size, which only

@@ -9,7 +9,7 @@
 namespace muster {
 
 /// State that a checkpoint keeps beside its tensors, in model.ckpt-N.state.json: all that a resumed
-/// run needs to go on to the bit.
+/// run needs to continue to the bit.
 struct RunState {
   std::int64_t global_step = 0;
   std::int64_t replicas = 1;

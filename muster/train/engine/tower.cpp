@@ -153,7 +153,7 @@ at::Tensor Tower::key_of(std::int64_t replica, const ReplicaStep& step) const {
     const std::uint64_t key = RandomScope::key_of(options_.seed, step.number, replica);
     return at::full({1}, static_cast<std::int64_t>(key), options);
   }
-  // Every replay reads what lies there then.
+  // Every replay reads what is there then.
   const std::uint64_t* const key = step.captured.keys[slot_.index] + replica;
   return at::for_blob(const_cast<std::uint64_t*>(key), {1})
       .options(options)

@@ -232,7 +232,7 @@ void Towers::run_lanes(Run& run) {
 
 // --------------------------------------------------------------------- slots, each with its stream
 
-// The same memory in every step, since the loop's stream reads it when the tower's goes on.
+// The same memory in every step, since the loop's stream reads it when the tower's continues.
 at::Tensor Towers::bring_loss(std::int64_t replica, const at::Tensor& loss) {
   const torch::NoGradGuard no_grad;
   at::Tensor& there = losses_at_primary_[static_cast<std::size_t>(replica)];

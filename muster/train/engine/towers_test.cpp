@@ -95,7 +95,7 @@ struct LogicalDevices : ::testing::Test {
     options.moving_average = MovingAverageOptions{.decay = 0.9};
     return options;
   }
-  /// Three devices, if they are logical, for so many replicas.
+  /// Three devices, if they are logical, for this many replicas.
   RunConfig config(bool logical, std::int64_t replicas) const {
     RunConfig config = quiet_config(folder / (logical ? "logical" : "in_turn"));
     config.devices.names = std::vector<std::string>(logical ? 3 : 1, "cpu");

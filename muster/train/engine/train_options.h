@@ -28,7 +28,7 @@ struct NanPolicy {
     /// Ends the training with an error that names the step; the variables are those before the
     /// step.
     kStop,
-    /// Leaves the update out and goes on with the next batch.
+    /// Leaves the update out and continues with the next batch.
     kSkipBatch,
     /// Goes back to the last checkpoint, inputs too, and leaves the batch out when it comes again.
     kRollBack,
@@ -99,7 +99,7 @@ struct EstimatorOptions {
   /// forgotten at the first step.
   bool zero_debias_batch_norm = false;
   NanPolicy nan_policy{};
-  /// Trains in the place of gradients: see learner.h. Then the options about gradients are not
+  /// Trains instead of gradients: see learner.h. Then the options about gradients are not
   /// used.
   std::shared_ptr<const Learner> learner{};
   std::optional<WarmStartSettings> warm_start{};

@@ -39,7 +39,7 @@ void TrainSession::begin_save() {
   run_->gather();
   log::info("Saving checkpoints for {} into {}/model.ckpt.", progress_.step(),
             config_.model_dir.string());
-  // A run that is killed goes on from here, and the summaries of the steps before are not written
+  // A run that is killed resumes from here, and the summaries of the steps before are not written
   // again: they are there before the checkpoint is. Not in this thread: a store takes its time.
   checkpoints_.begin(progress_.step(), run_->content(), [events = event_writer_.get()] {
     if (events != nullptr) events->flush();

@@ -43,8 +43,8 @@ class TreeSum {
   std::int64_t present() const { return present_; }
   /// The sum, or nothing if all were absent. Only once, when complete.
   std::optional<T> take() { return std::move(held_.begin()->second); }
-  /// The largest parts that the replicas which reported make up, for another TreeSum to go on with.
-  /// Only once.
+  /// The largest parts that the replicas which reported make up, for another TreeSum to continue
+  /// with. Only once.
   Parts take_parts() { return std::move(held_); }
   /// Whether the replicas [first, second) are a part of the tree.
   static bool is_part(const Node& part, std::int64_t replicas) {

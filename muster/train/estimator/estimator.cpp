@@ -228,7 +228,8 @@ Predictions Estimator::predict(const InputFn& input_fn, const PredictOptions& op
   const Path checkpoint = impl_->checkpoint_or_latest(options.checkpoint_path);
   auto impl = std::make_unique<Predictions::Impl>();
   impl->options = impl_->options;
-  // A model of its own: a pass of predictions may go on while the estimator trains and evaluates.
+  // A model of its own: a pass of predictions may continue while the estimator trains and
+  // evaluates.
   impl->model = std::make_unique<EvaluationModel>(impl->options, impl_->config);
   impl->model->load(checkpoint);
   impl->predict_options = options;

@@ -41,7 +41,7 @@ class EvaluationModel {
   void load(std::span<const NamedTensor> values, std::int64_t global_step);
 
   Model& model() { return *model_; }
-  /// Calls the model on a batch, which may lie on any device; predictions come back to the CPU.
+  /// Calls the model on a batch, which may be on any device; predictions come back to the CPU.
   /// Throws what Model::call throws.
   EstimatorSpec call(const Batch& batch, Mode mode);
   /// Global step of the values that are loaded.

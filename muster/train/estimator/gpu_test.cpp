@@ -81,7 +81,7 @@ struct Gpu : ::testing::Test {
     return config;
   }
 
-  /// The GPU as so many logical devices: each has a stream and a copy of the variables.
+  /// The GPU as this many logical devices: each has a stream and a copy of the variables.
   RunConfig logical(const std::string& name, std::size_t devices) const {
     RunConfig where = config(name, std::vector<std::string>(devices, "cuda:0"));
     where.devices.logical_devices = true;

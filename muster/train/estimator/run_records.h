@@ -21,7 +21,7 @@ struct RunRecord {
   std::vector<std::string> arguments{};
   std::string working_directory{};
   std::string host{};
-  /// Git state of the folder that the program lies in.
+  /// Git state of the folder that the program is in.
   std::optional<GitState> git{};
   std::uint64_t seed = 0;
   /// By library: "muster", "libtorch", "BLAS".

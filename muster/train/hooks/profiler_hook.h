@@ -22,7 +22,7 @@ struct ProfilerOptions {
 
 /// Writes what a step spends its time on to `timeline-<step>.json`, in Chrome's trace format: the
 /// second step that it sees, then by its period. Never the first, which is busy setting things up.
-/// A trace that cannot be written is logged as an error, and training goes on.
+/// A trace that cannot be written is logged as an error, and training continues.
 class ProfilerHook : public Hook {
  public:
   /// Throws InvalidArgument on a period that is no period.

@@ -19,7 +19,7 @@ float scalar_value(const std::string& tag, const at::Tensor& tensor) {
   return static_cast<float>(tensor.item<double>());
 }
 
-// Whatever a tensor lies on and is of, as plain values on the CPU.
+// Whatever a tensor is on and is of, as plain values on the CPU.
 at::Tensor on_cpu(const at::Tensor& tensor, at::ScalarType type) {
   return tensor.detach().to(at::Device(at::kCPU), type).contiguous();
 }

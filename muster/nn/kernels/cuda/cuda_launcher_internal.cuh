@@ -50,7 +50,7 @@ class CudaLauncher {
     check_cuda(cudaLaunchKernelEx(&config, kernel, arguments), "launch a kernel");
   }
 
-  /// The side stream goes on where the main stream is.
+  /// The side stream resumes where the main stream is.
   void fork() { order(main_, side_, forked_); }
   /// The main stream waits for the side stream.
   void join() { order(side_, main_, joined_); }

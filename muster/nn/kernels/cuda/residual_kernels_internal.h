@@ -6,7 +6,7 @@
 /// Activations and their gradients are bf16, [image, row, column, channel]. A convolution is an
 /// implicit product on the tensor cores: rows are pixels, columns output channels, and the sum runs
 /// over the 9 taps and the input channels. A block holds a tile of whole image rows with a border
-/// of one pixel in shared memory; weights lie in registers in the order of the instruction's
+/// of one pixel in shared memory; weights are in registers in the order of the instruction's
 /// fragments. Batch norm, ReLU and shortcuts are computed while a tile is loaded, the sums of the
 /// next batch norm where a tile is stored: a layer is one kernel in each direction.
 
@@ -146,7 +146,7 @@ MUSTER_DEVICE uint2 load_four(const std::uint16_t* from) {
 // --- Tiles -----------------------------------------------------------------------------------
 
 /// Image rows with a border of one pixel in shared memory. A pixel takes 8 channels more than it
-/// has, so that eight neighbours lie in different banks.
+/// has, so that eight neighbours are in different banks.
 template <int kChannelsValue, int kWidthValue, int kHeightValue, int kRowsValue>
 struct Tile {
   static constexpr int kChannels = kChannelsValue;
@@ -167,7 +167,7 @@ MUSTER_DEVICE std::uint16_t* buffer_of(std::uint16_t* tiles, int turn) {
   return tiles + turn % kBuffers * (T::kBytes / 2);
 }
 
-/// The columns beside the image are zero; loading leaves them alone. The tiles lie behind each
+/// The columns beside the image are zero; loading leaves them alone. The tiles are after each
 /// other.
 template <class T, int kThreadCount>
 MUSTER_DEVICE void clear_sides(std::uint16_t* tile) {
@@ -222,7 +222,7 @@ MUSTER_DEVICE std::int64_t offset_of(int image, int row, int column) {
          T::kChannels;
 }
 
-/// Offset of a thread's first vector in a tensor; the others follow at S::kImageStep. It can lie
+/// Offset of a thread's first vector in a tensor; the others follow at S::kImageStep. It can be
 /// before the image.
 template <class T, int kThreadCount>
 MUSTER_DEVICE std::int64_t first_offset(const Share<T, kThreadCount>& share, const Place& place) {
@@ -268,11 +268,11 @@ struct Product {
   // Where registers are short, weights are read again for every tile, so that they are free between
   // the product and the next tile.
   static constexpr bool kReload = kBlocks > 1;
-  // Fragments side by side in a row of pixels. A warp's fragments lie below each other where a row
+  // Fragments side by side in a row of pixels. A warp's fragments are below each other where a row
   // has room for one: what a row is loaded for serves the outputs above and below, too.
   static constexpr int kFragmentsOfRow = kOutWidth / 16;
   static constexpr bool kColumns = kFragmentsOfRow >= 1;
-  /// How far a warp's next fragment and a fragment's second half lie behind the first.
+  /// How far a warp's next fragment and a fragment's second half are after the first.
   static constexpr int kFragmentRows = kColumns ? 1 : 16 / kOutWidth;
   static constexpr int kHalfRows = kColumns ? 0 : 8 / kOutWidth;
   static constexpr int kHalfColumns = kColumns ? 8 : 0;
@@ -416,7 +416,7 @@ MUSTER_DEVICE float standardised(const void* images, std::int64_t index) {
   return fused_multiply_add(pixel, 1.0F / 128, -1.0F);
 }
 
-/// Three colours in the place of sixteen channels.
+/// Three colours instead of sixteen channels.
 template <Source kSource, class T>
 MUSTER_DEVICE uint4 image_vector(const void* images, const Place& place, int row, int column,
                                  int group) {
@@ -427,7 +427,7 @@ MUSTER_DEVICE uint4 image_vector(const void* images, const Place& place, int row
       pack(standardised<kSource>(images, pixel + 2), 0), 0, 0);
 }
 
-/// The mean of four pixels of an image twice as large with half the channels, which lie in the
+/// The mean of four pixels of an image twice as large with half the channels, which are in the
 /// middle.
 template <class T>
 MUSTER_DEVICE Eight pooled_shortcut(const std::uint16_t* shortcut, int image, int row, int column,
@@ -523,7 +523,7 @@ struct ForwardLoader {
         } else {
           vector = activation(i, lines, place);
         }
-        // The first row is border, and so is what lies behind the tile's own rows.
+        // The first row is border, and so is what is after the tile's own rows.
         const bool own = share.row(i) >= 1 && share.row(i) <= P::kOutRows * P::kStride;
         if (kIsKept<kSource> && own) {
           store_eight(arguments.kept + first_offset(share, place) + i * S::kImageStep, vector);
@@ -539,7 +539,7 @@ MUSTER_DEVICE Place place_of(int tile) {
   return {tile / P::kTilesOfImage, tile % P::kTilesOfImage * P::kOutRows * P::kStride - 1};
 }
 
-/// Where a thread's results go. The others lie behind the first at constant steps.
+/// Where a thread's results go. The others are after the first at constant steps.
 template <class P>
 struct Target {
   std::int64_t first;

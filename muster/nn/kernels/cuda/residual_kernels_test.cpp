@@ -144,7 +144,7 @@ void expect_like_reference(Trained& trained, const Shape& shape, ReferenceNetwor
   const Numbers logits = reference.forward(images);
   EXPECT_LT(distance(trained.logits.data(), logits), 1e-5);
   const auto gradients = reference.backward(numbers(some_gradient(shape.batch)));
-  // A sum that lies between two bf16 goes to the other one here and there.
+  // A sum that is between two bf16 goes to the other one here and there.
   EXPECT_LT(farthest, 5e-4);
   for (std::size_t i = 0; i < trained.layers.size(); ++i) {
     EXPECT_LT(distance(trained.weight[i].data(), gradients.weight[i]), 5e-4) << "layer " << i;

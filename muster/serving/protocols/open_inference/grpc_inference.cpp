@@ -255,7 +255,7 @@ void start_infer(Service& service, const GrpcCallPtr& call) {
                   });
 }
 
-// A wrong request is told of, and the stream goes on.
+// A wrong request is told of, and the stream continues.
 std::string stream_answer(Inference& one, const std::exception_ptr& failure) {
   inference::ModelStreamInferResponse response;
   if (failure) {

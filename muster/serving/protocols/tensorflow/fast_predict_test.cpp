@@ -222,7 +222,7 @@ TEST_F(PredictOnBytes, AnswersAndRefusesAsOnMessages) {
   expect_same("Serving signature key \"none\" not found.");
   request_.mutable_model_spec()->clear_signature_name();
   (*request_.mutable_inputs())["x"].mutable_tensor_shape()->mutable_dim(0)->set_size(3);
-  expect_same("float_val: 4");  // The last value goes on.
+  expect_same("float_val: 4");  // The last value continues.
   (*request_.mutable_inputs())["x"].set_tensor_content("abc");
   expect_same("its bytes do not fill its shape");
   request_.clear_model_spec();

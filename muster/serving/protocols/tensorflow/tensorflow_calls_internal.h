@@ -7,7 +7,7 @@
 namespace muster::serving {
 
 struct TensorFlowCallOptions {
-  /// Answers with tensor_content in the place of lists of values.
+  /// Answers with tensor_content instead of lists of values.
   bool raw_answers = false;
   std::size_t most_tensor_bytes = std::size_t{1} << 30;
   /// Whether a signature must have been made for the call that uses it.
