@@ -630,7 +630,7 @@ std::string extreme_pairs(std::size_t i, char type, char cast_to, bool folds) {
 
 }  // namespace
 
-// Every operation with a few inputs that the bytes behind it choose, on extreme numbers, chains of
+// Every operation with a few inputs that the bytes after it choose, on extreme numbers, chains of
 // operations, and whole models as often as that a mutant in nine is of one.
 std::vector<std::string> muster::fuzz::seeds() {
   std::vector<std::string> seeds;

@@ -1,5 +1,5 @@
 // A message of a task that belongs to the run: the first byte is its number, two more the size of
-// its header, and behind the header is its body.
+// its header, and after the header is its body.
 #include <cstdint>
 #include <string>
 #include <string_view>

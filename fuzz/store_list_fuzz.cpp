@@ -75,7 +75,7 @@ class ListOnly : public muster::stores::ObjectApi {
   std::size_t next_ = 0;
 };
 
-// In the words of paths: whether `path` is `folder` with this many names behind it.
+// In the words of paths: whether `path` is `folder` with this many names after it.
 bool lies_below(const Path& path, const Path& folder, std::ptrdiff_t names) {
   const Path rest = path.lexically_normal().lexically_relative(folder);
   return std::distance(rest.begin(), rest.end()) == names && !rest.empty() &&

@@ -5,7 +5,7 @@
 
 namespace muster {
 
-/// The CRC-32C (Castagnoli) of `bytes`, behind bytes whose CRC-32C is `previous`:
+/// The CRC-32C (Castagnoli) of `bytes`, after bytes whose CRC-32C is `previous`:
 /// crc32c(b, crc32c(a)) == crc32c(a + b). Uses the processor's instruction where there is one.
 std::uint32_t crc32c(std::string_view bytes, std::uint32_t previous = 0);
 

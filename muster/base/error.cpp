@@ -61,7 +61,7 @@ int exit_code_of(ErrorCode code) {
   return code == ErrorCode::kUnavailable ? kExitTryAgain : kExitFailed;
 }
 
-// libtorch's exceptions carry a C++ stack trace behind their first lines; users need the sentence.
+// libtorch's exceptions carry a C++ stack trace after their first lines; users need the sentence.
 std::string without_backtrace(std::string text) {
   const auto trace = text.find("\nException raised from");
   if (trace != std::string::npos) text.resize(trace);

@@ -36,7 +36,7 @@ std::string name_of(const Path& folder) {
 bool take_name(int descriptor, const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  // Behind the zero that makes it abstract.
+  // After the zero that makes it abstract.
   std::ranges::copy(name, address.sun_path + 1);
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   if (::bind(descriptor, reinterpret_cast<const sockaddr*>(&address), size) == 0) return true;

@@ -16,7 +16,7 @@ bool has_wildcard(std::string_view text) {
   return text.find_first_of("*?[{\\") != std::string_view::npos;
 }
 
-// One character of a class such as [a-c!x]. Moves `pattern` behind the class; an open one matches
+// One character of a class such as [a-c!x]. Moves `pattern` after the class; an open one matches
 // '['.
 bool match_class(std::string_view& pattern, char c) {
   const auto close = pattern.find(']', pattern.size() > 1 && pattern[1] == '!' ? 3 : 2);

@@ -16,7 +16,7 @@ struct SharedBytes {
 /// A file that comes in large pieces, as those of stores do, which can be read where they lie.
 class PiecewiseFile : public ReadableFile {
  public:
-  /// The rest of the piece with the current place, or of its first half; the place is then behind
+  /// The rest of the piece with the current place, or of its first half; the place is then after
   /// it. Empty at the end of the file.
   virtual SharedBytes next_piece() = 0;
 };

@@ -81,7 +81,7 @@ int run_main(int argc, char** argv, const std::function<int(int, char**)>& body)
 
 std::vector<std::string> command_line() {
   if (!given_command_line().empty()) return given_command_line();
-  // Words, each with a zero behind it.
+  // Words, each with a zero after it.
   const std::string text = read_file("/proc/self/cmdline");
   std::vector<std::string> words;
   for (std::size_t begin = 0; begin < text.size(); begin += words.back().size() + 1) {

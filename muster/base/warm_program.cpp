@@ -255,7 +255,7 @@ class Server {
 [[noreturn]] void become_warm(const Path& program, int socket, int failure,
                               const WarmOptions& options) {
   if (options.own_group) ::setpgid(0, 0);
-  // Behind the ones that every program has.
+  // After the ones that every program has.
   const int number = ::fcntl(socket, F_DUPFD, kStreams);
   ::setenv(kSocketVariable, std::to_string(number).c_str(), 1);
   const std::string path = program.string();

@@ -28,7 +28,7 @@ class WarmProgram {
  public:
   /// Parameters that a fork is started with.
   struct Start {
-    /// Behind the program's name.
+    /// After the program's name.
     std::vector<std::string> arguments{};
     /// All of it, as NAME=value.
     std::vector<std::string> environment{};

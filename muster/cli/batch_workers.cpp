@@ -33,7 +33,7 @@ using serving::BatchJob;
 
 constexpr std::chrono::milliseconds kLook{100};
 constexpr std::chrono::seconds kLogEvery{10};
-/// For a worker that is asked to stop: it ends behind the batch that it computes.
+/// For a worker that is asked to stop: it ends after the batch that it computes.
 constexpr std::chrono::seconds kStopPatience{60};
 /// For a shard that a worker of a killed command still has: it was sent SIGTERM.
 constexpr std::chrono::seconds kOrphanPatience{60};

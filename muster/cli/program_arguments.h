@@ -5,7 +5,7 @@
 
 namespace muster::cli {
 
-/// Takes what stands behind the first "--" off the command line of a command that starts a program
+/// Takes what stands after the first "--" off the command line of a command that starts a program
 /// (`launch`, `local`, `jobs`, `tune`), so that it reaches the program word for word, and leaves
 /// other commands' alone. Called once, before the command line is parsed; returns the number of
 /// words that are left.

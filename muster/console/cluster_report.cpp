@@ -30,7 +30,7 @@ void push_bounded(std::vector<Entry>& entries, Entry entry) {
   entries.push_back(std::move(entry));
 }
 
-// The number behind some words; nothing where it does not stand there.
+// The number after some words; nothing where it does not stand there.
 template <typename Number>
 std::optional<Number> number_behind(std::string_view text, std::string_view words) {
   const auto at = text.find(words);

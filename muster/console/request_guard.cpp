@@ -10,7 +10,7 @@
 namespace muster::console {
 namespace {
 
-// "localhost:6800" without the port; "[::1]:6800" keeps its brackets. What is behind the colon must
+// "localhost:6800" without the port; "[::1]:6800" keeps its brackets. What is after the colon must
 // be a number: in "localhost:6800@evil", the host is another.
 std::string_view without_port(std::string_view host) {
   const auto colon = host.rfind(':');

@@ -27,7 +27,7 @@ std::vector<Point> downsampled(std::span<const Point> points, std::size_t most);
 class ScalarSeries {
  public:
   /// A step below the last one means that training went on from an earlier checkpoint: what lies
-  /// behind it was given up, and goes. `most` is how many points may be kept, 8 at least.
+  /// after it was given up, and goes. `most` is how many points may be kept, 8 at least.
   void add(const Point& point, std::size_t most);
 
   /// The same rule for a point that is not added itself.

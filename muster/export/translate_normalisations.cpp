@@ -86,7 +86,7 @@ void layer_norm(Call& call) {
   call.give(output);
 }
 
-// Channels in groups, each with everything behind it; weight and bias are a number a channel.
+// Channels in groups, each with everything after it; weight and bias are a number a channel.
 void normalise_groups(Call& call, std::int64_t groups, std::size_t weight, std::size_t bias,
                       double epsilon) {
   const auto& sizes = call.value(0).sizes;

@@ -16,7 +16,7 @@ struct Pool {
   HeightWidth kernel;
   HeightWidth stride;
   HeightWidth padding;
-  /// Padding missing behind the image for the last window, where sizes are rounded up.
+  /// Padding missing after the image for the last window, where sizes are rounded up.
   HeightWidth behind;
 };
 

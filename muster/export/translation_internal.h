@@ -155,7 +155,7 @@ class Call {
   std::string scalar(double value);
   std::string int32(std::int64_t value);
   std::string reshaped(const std::string& input, const std::vector<Size>& sizes);
-  /// Pads with zeros or another number: two amounts an axis, before and behind. Gives the input
+  /// Pads with zeros or another number: two amounts an axis, before and after. Gives the input
   /// where all are 0.
   std::string padded(const std::string& input, const std::vector<std::int64_t>& amounts,
                      double value = 0);

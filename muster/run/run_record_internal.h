@@ -12,7 +12,7 @@ namespace muster::internal {
 /// Record of the run that begins now, made from this process and its configuration.
 RunRecord record_of_this_process(const RunConfig& config);
 
-/// The files that the words of a command line name: a word, what stands behind its '=', and the
+/// The files that the words of a command line name: a word, what stands after its '=', and the
 /// parts between commas. Patterns are expanded, and folders passed over.
 std::vector<RunRecord::File> files_named_by(const std::vector<std::string>& arguments);
 

@@ -52,7 +52,7 @@ class FakeStore {
   int calls(const std::string& kind) const;
 
  protected:
-  /// One page of a list: keys of objects and prefixes behind which a delimiter stands.
+  /// One page of a list: keys of objects and prefixes after which a delimiter stands.
   struct Page {
     std::vector<std::string> keys{};
     std::set<std::string> prefixes{};

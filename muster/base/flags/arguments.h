@@ -14,7 +14,7 @@ std::string usage_text(const CLI::App& app, const CLI::ParseError& error);
 /// program (torch.distributed.launch and its --local_rank; it sets RANK) started this one: those
 /// are logged.
 bool parse_arguments(CLI::App& app, int argc, char** argv);
-/// The same with the words behind the program's name.
+/// The same with the words after the program's name.
 bool parse_arguments(CLI::App& app, std::vector<std::string> words);
 
 /// Sets the level of the log by the value of --verbosity: DEBUG, INFO, WARN, ERROR or FATAL. Throws

@@ -82,7 +82,7 @@ Parts split(const std::string& text) {
           e == text.npos ? "" : text.substr(e + 1)};
 }
 
-// "1.25e-07" without an exponent: zeros stand behind the digits up to the point.
+// "1.25e-07" without an exponent: zeros stand after the digits up to the point.
 std::string fixed_digits(const std::string& scientific) {
   const Parts parts = split(scientific);
   const int exponent = std::stoi(parts.exponent);
@@ -101,7 +101,7 @@ std::string fixed_digits(const std::string& scientific) {
 bool means(double number, Half value) {
   const auto size = static_cast<std::uint16_t>(value.bits & 0x7FFF);
   const auto neighbour = [](int bits) {
-    // Behind the largest comes infinity, in whose place the next number would be.
+    // After the largest comes infinity, in whose place the next number would be.
     if (bits == 0x7C00) return 65536.0;
     return bits < 0 ? 0.0 : static_cast<double>(Half{static_cast<std::uint16_t>(bits)}.value());
   };
@@ -134,7 +134,7 @@ std::string digits(Half value, std::chars_format format, int precision = -1) {
   throw Internal("five digits do not tell {} from its neighbours", number);
 }
 
-// The shortest digits that mean this value, cut to numpy's eight behind the point.
+// The shortest digits that mean this value, cut to numpy's eight after the point.
 template <typename T>
 Parts parts_of(T value, bool scientific) {
   const auto format = scientific ? std::chars_format::scientific : std::chars_format::fixed;

@@ -43,7 +43,7 @@ class Scanner {
   }
 
   // The elements up to the closing bracket, which is taken. `commas` counts those between and
-  // behind them.
+  // after them.
   std::string elements(char end, int depth, int* commas = nullptr) {
     std::string out;
     while (!accept(end)) {

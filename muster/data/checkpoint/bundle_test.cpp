@@ -170,7 +170,7 @@ TEST(Bundle, RefusesToFinishAPartitionedVariableWithAGap) {
 TEST(Bundle, NamesFileTensorAndOffsetWhenAValueIsDamaged) {
   const TempDir dir;
   write_two_tensors(dir / "m");
-  testing::flip_byte(dir / "m.data-00000-of-00001", 25);  // in global_step, behind 24 bytes
+  testing::flip_byte(dir / "m.data-00000-of-00001", 25);  // in global_step, after 24 bytes
   const BundleReader reader(dir / "m");
   EXPECT_EQ(values_of<float>(reader.read("kernel")), ramp(6));
   EXPECT_THROW(reader.read("global_step"), DataLoss);

@@ -63,7 +63,7 @@ Candidates candidates(const Path& model_dir) {
   if (state && !state->model_checkpoint_path.empty()) {
     found = {named_by(*state, model_dir), true};
     listed = found.prefixes;
-    // Those behind the one that counts are listed too: the folder has been set back.
+    // Those after the one that counts are listed too: the folder has been set back.
     for (const auto& path : state->all_model_checkpoint_paths) {
       listed.push_back(inside(model_dir, path));
     }

@@ -15,7 +15,7 @@
 /// may call it while a trainer writes.
 namespace muster {
 
-/// The number behind the last '-' of a prefix: 400 of "runs/census/model.ckpt-400".
+/// The number after the last '-' of a prefix: 400 of "runs/census/model.ckpt-400".
 std::optional<std::int64_t> checkpoint_step(const Path& prefix);
 
 /// PREFIX.state.json, what a checkpoint holds beside its tensors.

@@ -157,7 +157,7 @@ struct CheckpointStore::Impl {
     }
   }
 
-  // The folder may have been set back to an older checkpoint: those behind it are then the first to
+  // The folder may have been set back to an older checkpoint: those after it are then the first to
   // go, and the last to fall back to.
   void make_newest(const std::string& name) {
     const auto place =

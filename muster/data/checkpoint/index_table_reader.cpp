@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kMagic = 0xdb4775248b80fb57u;
 constexpr std::size_t kFooterBytes = 48;
-/// Behind each block: one byte of compression type, four of checksum.
+/// After each block: one byte of compression type, four of checksum.
 constexpr std::size_t kTrailerBytes = 5;
 constexpr unsigned char kPlain = 0;
 constexpr unsigned char kSnappy = 1;
@@ -56,7 +56,7 @@ class TableReader {
 
   void read(const TableRowFn& row) {
     const Block index = read_block(index_handle());
-    // Blocks come one behind the other; asking for that bounds the work by the size of the file.
+    // Blocks come one after the other; asking for that bounds the work by the size of the file.
     std::uint64_t end_of_last = 0;
     std::string last_key;
     bool first = true;

@@ -96,7 +96,7 @@ std::string_view head_in(std::string_view record) {
 }
 
 /// A record as it is in the file, which is a TFRecord file: its length and checksum and the head
-/// in front of the body, the body's checksum behind it.
+/// in front of the body, the body's checksum after it.
 struct Frame {
   std::string front;
   std::string back;
@@ -181,7 +181,7 @@ struct StepLogReader::Impl {
     }
   }
 
-  // Holds the record to its place, and moves on behind it.
+  // Holds the record to its place, and moves on after it.
   void follow(const StepLogRecord& record) {
     if (begun != (record.kind != Kind::kBase)) {
       throw DataLoss("{}", begun ? "it is a second base" : "the first record is no base");

@@ -64,7 +64,7 @@ struct StepLogRecord {
   std::string detail{};
 };
 
-/// Pieces of memory that are written one behind the other.
+/// Pieces of memory that are written one after the other.
 using StepLogBody = std::span<const std::span<const std::byte>>;
 
 /// Reads one log from front to back, and holds it to the order in which records may come.
@@ -107,7 +107,7 @@ class StepLog {
   ~StepLog();
 
   /// Visits the records of the log that is there, cuts off what a kill left half written, and goes
-  /// on behind it. False, with nothing visited, where there is none, or one of another identity or
+  /// on after it. False, with nothing visited, where there is none, or one of another identity or
   /// of a run that has ended; a line in the log says which. Throws DataLoss.
   bool recover(const StepLogIdentity& identity, const Visitor& visit);
   /// Begins a log with this base, in one step; the one before is removed. When it throws

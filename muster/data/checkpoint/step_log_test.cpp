@@ -179,7 +179,7 @@ TEST(StepLog, CutAnywhereGoesOnWithTheRecordsThatAreWhole) {
     EXPECT_EQ(reader.torn_at().has_value(), size != 0 && !std::ranges::count(ends, size)) << size;
     EXPECT_EQ(recovered(folder.path()).size(), records) << size;
     if (records == 0) continue;
-    // The torn record is gone, and the next one is found behind the whole ones.
+    // The torn record is gone, and the next one is found after the whole ones.
     StepLog log(folder.path());
     EXPECT_EQ(recovered(log).size(), records) << size;
     log.append({.kind = Kind::kPrepared, .step = static_cast<std::int64_t>((records - 1) / 2)});

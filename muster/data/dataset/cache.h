@@ -46,7 +46,7 @@ class CacheStore {
 };
 
 /// The input's first pass, kept. It always is the pass of epoch 0, so that every run keeps the same
-/// elements; what is to differ from epoch to epoch goes behind the cache.
+/// elements; what is to differ from epoch to epoch goes after the cache.
 template <typename T>
 class CacheStage final : public UnaryStage<T> {
  public:

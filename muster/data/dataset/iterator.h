@@ -21,7 +21,7 @@ class Iterator {
         stats_(std::make_shared<StatsCollector>()),
         pass_(stage_->open(EpochContext{.epoch = 0, .stats = stats_})) {}
 
-  /// Goes on behind the element that was last taken when the position was saved.
+  /// Continues after the element that was last taken when the position was saved.
   Iterator(std::shared_ptr<const Stage<T>> stage, std::string_view position)
       : Iterator(std::move(stage)) {
     PositionReader reader = PositionReader::open(position);
@@ -44,7 +44,7 @@ class Iterator {
     return std::move(one_.elements().front());
   }
 
-  /// The place behind the last element taken: a few bytes a stage, and a few for each element that
+  /// The place after the last element taken: a few bytes a stage, and a few for each element that
   /// a shuffle holds. Throws FailedPrecondition, naming the stage, where a stage cannot be resumed.
   std::string save() const {
     PositionWriter writer;

@@ -46,7 +46,7 @@ class FileEnds {
   std::uint64_t records() const { return ends_.empty() ? 0 : ends_.back(); }
   std::uint64_t begin_of(std::size_t file) const { return file == 0 ? 0 : ends_[file - 1]; }
   std::uint64_t records_of(std::size_t file) const { return ends_[file] - begin_of(file); }
-  /// The record at a place among all; behind the last file at its end.
+  /// The record at a place among all; after the last file at its end.
   FileRecord find(std::uint64_t place) const {
     const auto end = std::upper_bound(ends_.begin(), ends_.end(), place);
     const auto file = static_cast<std::size_t>(end - ends_.begin());

@@ -205,7 +205,7 @@ struct CountedRows {
 
 /// Some passes over a part of a shuffle. With `whole` the part is cut from whole passes.
 Dataset<std::string> part_of(const Dataset<Record>& records, const ShardOf& part, bool whole) {
-  // The elements behind skip() are not known.
+  // The elements after skip() are not known.
   const auto input = whole ? records.skip(0) : records;
   return input.shuffle(12, 3).shard(part.count, part.index).map(text_of).repeat(4);
 }

@@ -239,7 +239,7 @@ TEST(Shuffle, ResumesAPartInEitherWayFromEveryPlaceOfBoth) {
         const Parts parts{range(size).shuffle(buffer, 9).stage(), part};
         const auto all = pull_up_to(*parts.open(false), 1000);
         ASSERT_EQ(pull_up_to(*parts.open(true), 1000), all);
-        // Once more than there are, which is behind the end.
+        // Once more than there are, which is after the end.
         for (std::size_t stop = 0; stop <= all.size() + 1; ++stop) {
           for (const int ways : {0, 1, 2, 3, 4, 5, 6, 7}) {
             SCOPED_TRACE(

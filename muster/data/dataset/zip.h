@@ -56,7 +56,7 @@ class ZipStage final : public Stage<std::tuple<Ts...>> {
    protected:
     void do_pull(Chunk<Out>& out, std::size_t most) override {
       while (!ended_ && out.events() < most) {
-        // All sides take a step, also behind one that has ended, so that they stay in line.
+        // All sides take a step, also after one that has ended, so that they stay in line.
         std::apply([&](auto&... side) { ((ended_ |= side.input->pull(side.one, 1) == 0), ...); },
                    sides_);
         if (!ended_) pair_up(out);

@@ -36,7 +36,7 @@ struct ParseCsvOptions {
   std::function<std::string(std::string_view row)> name{};
 };
 
-/// Returns a function for Dataset::map() behind Dataset::batch() that parses rows of CSV files into
+/// Returns a function for Dataset::map() after Dataset::batch() that parses rows of CSV files into
 /// a batch: features under the names of their fields, and labels int64 [rows, 1]. Throws
 /// InvalidArgument for fields that a CsvDecoder refuses, and for a label that is not among them;
 /// the function throws InvalidArgument for what does not parse and for unknown words, naming the

@@ -105,7 +105,7 @@ void for_each_entry_of(std::uint32_t part, std::string_view example, Visit visit
   }
 }
 
-/// Looks a key up in a short list, beginning behind the last one found: writers keep their order.
+/// Looks a key up in a short list, beginning after the last one found: writers keep their order.
 class KeyFinder {
  public:
   explicit KeyFinder(std::span<const std::string> keys) : keys_(keys) {}

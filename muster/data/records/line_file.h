@@ -9,7 +9,7 @@
 namespace muster {
 
 /// The lines of a text file, as open_text_lines() gives them, and where they begin: a reader that
-/// has kept some offsets goes to the lines behind them at once.
+/// has kept some offsets goes to the lines after them at once.
 class LineFile : public RecordSource {
  public:
   using RecordSource::seek;

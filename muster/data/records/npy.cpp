@@ -99,7 +99,7 @@ class HeaderScanner {
                         name_, descr);
   }
 
-  // "|S12": the width behind the name of a type of strings.
+  // "|S12": the width after the name of a type of strings.
   bool take_width(std::string_view descr, std::string_view name) {
     if (!descr.starts_with(name)) return false;
     const char* const end = descr.data() + descr.size();

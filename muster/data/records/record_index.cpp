@@ -45,7 +45,7 @@ std::uint64_t block_bytes(std::uint32_t entry_bytes) {
   return sizeof(std::uint64_t) + kBlockRecords * entry_bytes;
 }
 
-/// Bytes that the blocks of `count` records take; the last block is cut behind its last entry.
+/// Bytes that the blocks of `count` records take; the last block is cut after its last entry.
 std::uint64_t blocks_bytes(std::uint64_t count, std::uint32_t entry_bytes) {
   if (entry_bytes == 0) return 0;
   const std::uint64_t blocks = count / kBlockRecords + (count % kBlockRecords != 0);

@@ -37,7 +37,7 @@ class RecordSource {
   /// Notes from now on where records lie, up to `most` of them, for table(). Only before the first
   /// next(); formats that cannot do so leave it.
   virtual void note_places(std::uint64_t most) { (void)most; }
-  /// All records of the file, once next() has given each of them behind note_places() and come to
+  /// All records of the file, once next() has given each of them after note_places() and come to
   /// the end; nothing where places were not noted, or the file has changed meanwhile.
   virtual std::shared_ptr<const RecordTable> table() const { return nullptr; }
 };

@@ -121,7 +121,7 @@ class PieceSupply final : public RecordSupply {
   explicit PieceSupply(PiecewiseFile& file) : file_(file) {}
 
   std::string_view more(std::string_view rest, std::size_t want) override {
-    // Behind a block, what is not read yet is in the piece too.
+    // After a block, what is not read yet is in the piece too.
     if (given_ < piece_.bytes.size() && rest.size() <= given_) rest = rest_of_piece(rest.size());
     while (rest.empty() && take_piece()) rest = rest_of_piece(0);
     return rest.size() >= want ? rest : put_together(rest, want);
@@ -242,7 +242,7 @@ class RemoteSupply final : public RecordSupply {
   const std::unique_ptr<ReadableFile> file_;
   std::unique_ptr<RecordSupply> stream_;
   std::unique_ptr<MemorySupply> mapped_;
-  /// Behind the bytes that were given.
+  /// After the bytes that were given.
   std::uint64_t place_ = 0;
   int far_seeks_ = 0;
 };

@@ -58,7 +58,7 @@ class RowSource : public LineFile {
   bool read_row(bool use_quotes, std::string_view& row);
   /// Finds the line feed that ends the row, or the end of the file.
   std::size_t find_end(bool use_quotes);
-  /// Puts the begun row at the front of a new block, and more of the file behind it.
+  /// Puts the begun row at the front of a new block, and more of the file after it.
   bool read_more();
   /// Some editors begin a file with a byte order mark, which is no part of its first row.
   void skip_byte_order_mark();

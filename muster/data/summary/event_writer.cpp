@@ -206,7 +206,7 @@ struct EventWriter::Impl {
     dropped += events;
   }
 
-  // Records behind one that was written in part cannot be read, so none follows it.
+  // Records after one that was written in part cannot be read, so none follows it.
   void give_up(const std::string& why) {
     failed = true;
     count_dropped(std::exchange(unflushed, 0));

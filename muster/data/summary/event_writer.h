@@ -15,7 +15,7 @@
 namespace muster {
 
 struct EventWriterOptions {
-  /// Comes behind the host's name in the file's.
+  /// Comes after the host's name in the file's.
   std::string filename_suffix{};
   /// Longest time until added events become visible to readers.
   std::chrono::milliseconds flush_period = std::chrono::seconds(120);

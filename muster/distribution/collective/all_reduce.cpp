@@ -46,7 +46,7 @@ std::int64_t AllReduce::pieces_of(const FlatRange& range) const {
   return (size_of(range) + slices_.piece - 1) / slices_.piece;
 }
 
-// Empty behind the end of the range.
+// Empty after the end of the range.
 FlatRange AllReduce::piece_of(const FlatRange& range, std::int64_t number) const {
   const std::int64_t first = std::min(range.last, range.first + number * slices_.piece);
   return {first, std::min(range.last, first + slices_.piece)};

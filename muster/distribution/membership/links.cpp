@@ -18,7 +18,7 @@ class Blocks {
   }
 
   std::size_t count() const { return first_ranks_.size() - 1; }
-  /// Also of the block behind the last.
+  /// Also of the block after the last.
   std::size_t first_rank(std::size_t block) const { return first_ranks_[block]; }
   std::size_t of(std::size_t rank) const {
     const auto behind = std::ranges::upper_bound(first_ranks_, rank);
@@ -44,7 +44,7 @@ class Places {
   std::size_t of(std::size_t block) const {
     return block < 2 * pairs_ ? block / 2 : block - pairs_;
   }
-  /// Also of the place behind the last.
+  /// Also of the place after the last.
   std::size_t block(std::size_t place) const { return place < pairs_ ? 2 * place : place + pairs_; }
 
  private:

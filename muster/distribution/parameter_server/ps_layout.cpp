@@ -18,7 +18,7 @@ std::int64_t elements_of(const Variables& variables) {
   return elements;
 }
 
-// Neighbours, with the padding between them and behind the last, as one piece of memory.
+// Neighbours, with the padding between them and after the last, as one piece of memory.
 std::vector<FlatRange> joined(std::vector<FlatRange> ranges, std::int64_t end) {
   std::ranges::sort(ranges, {}, &FlatRange::first);
   std::vector<FlatRange> pieces;

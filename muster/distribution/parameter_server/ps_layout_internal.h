@@ -28,7 +28,7 @@ class PsLayout {
   /// Elements in all of flat().
   std::int64_t flat_size(std::size_t server) const { return flat_sizes_[server]; }
 
-  /// Writes a server's ranges, which lie one behind the other, to where they belong.
+  /// Writes a server's ranges, which lie one after the other, to where they belong.
   void scatter(std::size_t server, const at::Tensor& gathered, const at::Tensor& flat) const;
   /// The rows that the server holds of this table (its place in Gradients::rows).
   RowGradient rows_of(std::size_t server, std::size_t table, const RowGradient& rows) const;

@@ -66,7 +66,7 @@ class SyncReduction final : public PsReduction {
 
 // For a chief that stops without waiting for the step: takes the slots that belong to its values.
 // Servers answer while they wait for gradients, and make a step together. Those that made it before
-// they were asked send the values first: the servers that are returned, whose slots come behind. If
+// they were asked send the values first: the servers that are returned, whose slots come after. If
 // there are any, the step is taken as usual.
 std::vector<std::size_t> SyncReduction::servers_that_made_it() {
   servers().ask_for_slots();

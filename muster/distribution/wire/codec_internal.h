@@ -18,8 +18,8 @@
 #include "muster/base/error.h"
 #include "muster/platform/net/buffer.h"
 
-// How a struct becomes a message: its fields one behind the other in the header, numbers as 8
-// bytes, little-endian, and texts and lists behind their lengths; tensors in the body. Tasks of a
+// How a struct becomes a message: its fields one after the other in the header, numbers as 8
+// bytes, little-endian, and texts and lists after their lengths; tensors in the body. Tasks of a
 // run are of one kind of machine and of one build; what they check is that a message is whole.
 namespace muster::internal {
 

@@ -24,12 +24,12 @@ struct StepNotes {
 StepNotes notes_of(Participant& participant);
 
 /// Made of the memory of `parts` and `notes`. These ranges of the dense gradients are in it, one
-/// behind the other; everything else is, whole. Buffers are in it when the task runs replica 0.
+/// after the other; everything else is, whole. Buffers are in it when the task runs replica 0.
 StepGradients step_gradients(std::int64_t step, std::int64_t sequence, const PartialSums& parts,
                              const StepNotes& notes, const ReplicaRange& replicas,
                              std::span<const FlatRange> dense);
 
-/// The gradients of two tasks for a step, the replicas of `right` behind those of `left`, added up
+/// The gradients of two tasks for a step, the replicas of `right` after those of `left`, added up
 /// by the tree of a run of this many replicas. Sums are made in the memory of either.
 StepGradients merge_steps(StepGradients left, StepGradients right, std::int64_t replicas);
 

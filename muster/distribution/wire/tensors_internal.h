@@ -47,7 +47,7 @@ at::Tensor take_tensor(MessageReader& reader, at::IntArrayRef sizes, at::ScalarT
 struct VariableTensors {
   static constexpr FieldSizes kSizes{.is_fixed = false, .has_body = true};
 
-  /// To send: all of it, of which `ranges` are sent; received: those one behind the other,
+  /// To send: all of it, of which `ranges` are sent; received: those one after the other,
   /// all of which are sent where it is sent on.
   at::Tensor flat{};
   std::vector<FlatRange> ranges{};

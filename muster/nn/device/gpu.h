@@ -194,7 +194,7 @@ class DeviceMark {
   ~DeviceMark();
   DeviceMark(DeviceMark&&) noexcept;
 
-  /// Behind what was given so far.
+  /// After what was given so far.
   void set();
   bool is_passed() const;
   /// Work that this thread's stream gets from now on begins when the device has come by.

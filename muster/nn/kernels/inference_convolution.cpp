@@ -276,7 +276,7 @@ class InferenceConvolution::Call {
       tile.offsets = offsets_.data() + pixel;
       tile.count = std::min(step, pixels - pixel);
       if (tile.count < step) {
-        // A tile reads whole ones: behind the last pixel of an image there may be nothing to read.
+        // A tile reads whole ones: after the last pixel of an image there may be nothing to read.
         rest.fill(tile.offsets[0]);
         std::copy_n(tile.offsets, tile.count, rest.begin());
         tile.offsets = rest.data();

@@ -49,7 +49,7 @@ class InferenceConvolution {
   void run_into(const at::Tensor& images, const InferenceOptions& options, const at::Tensor& addend,
                 const at::Tensor& output) const;
 
-  /// The same for `rows` pixels of channels() floats, one behind the other, with a filter of 1x1:
+  /// The same for `rows` pixels of channels() floats, one after the other, with a filter of 1x1:
   /// the product of a matrix with the weights. `addend` is null or as large as the output. For
   /// a few rows and small weights nothing is allocated.
   void multiply(const float* pixels, std::int64_t rows, bool relu, const float* addend,

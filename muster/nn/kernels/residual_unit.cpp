@@ -35,10 +35,10 @@ inline Vector where_active(Vector output, Vector gradient) {
 constexpr std::int64_t kKernel = kTaps * kTaps;
 
 /// How the channels of one image are in memory so that all that one weight sees of a channel is
-/// contiguous: with zeros around, where the zero behind a row is also that before the next. Pixel
+/// contiguous: with zeros around, where the zero after a row is also that before the next. Pixel
 /// (y, x) is `first() + y * columns + x`; position q = y * columns + x of a convolution's result
 /// meets plane[row * columns + column + q] with weight (row, column). Results are in the same
-/// distances, with a position of no meaning behind every row.
+/// distances, with a position of no meaning after every row.
 struct Planes {
   explicit Planes(const at::Tensor& images) : Planes(images.size(2), images.size(3)) {}
   Planes(std::int64_t height_, std::int64_t width_)
@@ -57,7 +57,7 @@ struct Planes {
     return {.channels = channels, .floats = floats, .columns = columns};
   }
 
-  /// Calls body(place in the image, place in the plane behind first()) for every vector of pixels.
+  /// Calls body(place in the image, place in the plane after first()) for every vector of pixels.
   template <typename Body>
   void for_pixels(Body body) const {
     for (std::int64_t y = 0; y < height; ++y) {
@@ -480,7 +480,7 @@ auto normalised_and_active(const Source& source, const Lines& lines) {
   };
 }
 
-/// The gradient behind a ReLU, brought through it and the normalisation before it.
+/// The gradient after a ReLU, brought through it and the normalisation before it.
 auto through_relu_and_norm(const Source& gradient, const Source& output, const Source& convolved,
                            const GradientLines& lines) {
   return [gradient, output, convolved, &lines](std::int64_t n, std::int64_t c) {
@@ -513,7 +513,7 @@ void for_images_and_channels(const at::Tensor& images, Body body) {
   });
 }
 
-/// The sums that finish_gradients() takes, of the gradient behind a ReLU.
+/// The sums that finish_gradients() takes, of the gradient after a ReLU.
 ImageSums sums_behind_relu(const at::Tensor& output_gradient, const at::Tensor& output,
                            const NormalisedImages& images) {
   const Planes planes(output);
@@ -731,7 +731,7 @@ UnitBackward residual_unit_backward(const at::Tensor& output_gradient, const at:
       finish_gradients(planes, sums_behind_relu(output_gradient, forward.output, forward.second),
                        second, forward.second, result.second);
 
-  // Gradient that reaches the first normalisation's result, behind its ReLU.
+  // Gradient that reaches the first normalisation's result, after its ReLU.
   at::Tensor middle = at::empty_like(forward.first.convolved);
   const Target middle_at(middle);
   ImageSums middle_sums(batch, middle.size(1));

@@ -8,7 +8,7 @@ namespace muster::kernels {
 constexpr std::int64_t kTaps = 3;
 
 /// Planes of an image that a 3x3 kernel goes over: channel c begins at c * floats, its row y at
-/// y * columns behind that.
+/// y * columns after that.
 struct PlaneShape {
   std::int64_t channels = 0;
   std::int64_t floats = 0;
@@ -109,7 +109,7 @@ struct Tiles {
   void (*narrow_pixels)(const PixelTile& tile);
 
   /// The sums that pixels() has for one pixel of `depth` channels, before the bias, of up to
-  /// kRowPanels panels one behind the other and the narrow one behind them: one pixel would fill an
+  /// kRowPanels panels one after the other and the narrow one after them: one pixel would fill an
   /// eighth of a tile.
   void (*row)(std::int64_t depth, const float* pixel, const RowPanels& panels, float* sums);
 };

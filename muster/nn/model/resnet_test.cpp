@@ -103,7 +103,7 @@ TEST(ResNet, PadsChannelsOnBothSidesOfAShortcut) {
   named.at("resnet/dense/kernel").copy_(torch::eye(64));
   named.at("resnet/dense/bias").fill_(0.5);
   const auto logits = model->forward({{"image", torch::zeros({2, 10, 7, 3}, torch::kByte)}});
-  // 8 channels before and behind in the second stage, 16 in the third.
+  // 8 channels before and after in the second stage, 16 in the third.
   auto wanted = torch::full({2, 64}, 0.5);
   wanted.slice(1, 24, 40) += torch::relu(beta);
   EXPECT_TRUE(at::allclose(logits, wanted)) << logits;

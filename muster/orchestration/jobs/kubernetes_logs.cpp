@@ -69,7 +69,7 @@ std::string since_time(std::chrono::nanoseconds time) {
   return text.substr(0, text.find('.')) + "Z";
 }
 
-// The lines behind `position`, each whole.
+// The lines after `position`, each whole.
 std::string new_lines(const std::string& text, std::optional<LogPosition> position, bool is_over) {
   std::string lines;
   std::int64_t to_skip = position ? position->lines : 0;

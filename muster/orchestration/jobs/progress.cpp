@@ -17,7 +17,7 @@
 namespace muster::jobs {
 namespace {
 
-// A line of training says its step behind this.
+// A line of training says its step after this.
 constexpr std::string_view kStepWords = ", step = ";
 
 constexpr std::string_view kStepFlags[] = {"--train-steps", "--max-steps", "--train_steps",

@@ -27,7 +27,7 @@ struct Progress {
   /// How long it will take: as long as it took so far, or at the last rate where that is not known.
   std::optional<double> seconds_left() const;
 
-  /// "24.5", and " at step 101" behind it where that is not `step`; empty without a loss.
+  /// "24.5", and " at step 101" after it where that is not `step`; empty without a loss.
   std::string loss_text() const;
 
   bool operator==(const Progress&) const = default;

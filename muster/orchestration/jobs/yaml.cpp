@@ -124,7 +124,7 @@ class YamlBuilder {
   }
 
  private:
-  // `next` is moved behind the value.
+  // `next` is moved after the value.
   YamlValue build(std::size_t& next, std::size_t depth) {
     const Item& item = items_[next++];
     if (item.kind == Item::Kind::kAlias) {

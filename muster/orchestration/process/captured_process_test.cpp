@@ -16,7 +16,7 @@ CapturedProcess shell(const std::string& script) { return {.command = {"sh", "-c
 
 TEST(CapturedProcess, KeepsWhatAProgramPrintsAndHowItEnds) {
   CapturedProcess process = shell("cat; echo why >&2; exit 3");
-  // More than a pipe holds, read behind what is printed.
+  // More than a pipe holds, read after what is printed.
   process.input = std::string(1'000'000, 'x');
   const CapturedOutput output = run_captured(process);
   EXPECT_EQ(output.status, 3);

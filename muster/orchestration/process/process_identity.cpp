@@ -15,7 +15,7 @@ namespace muster::process {
 namespace {
 
 constexpr std::uint64_t kMostPidFileBytes = 4096;
-// Counted behind the name in brackets, which may hold blanks and brackets of its own.
+// Counted after the name in brackets, which may hold blanks and brackets of its own.
 constexpr std::size_t kStateField = 0;
 constexpr std::size_t kStartField = 19;
 

@@ -29,7 +29,7 @@ struct PopulationPlan {
 PopulationPlan make_population_plan(const HyperparameterSpec& spec, std::int64_t max_steps);
 
 /// Whether trial `trial` can be chosen from these: all of the round before must have ended, and one
-/// of it with a result. Never true behind the last round.
+/// of it with a result. Never true after the last round.
 bool can_begin(const PopulationPlan& plan, std::span<const Observation> history, std::size_t trial);
 
 /// Where a trial of a later round comes from.
@@ -40,7 +40,7 @@ struct Inheritance {
   Point point{};
 };
 
-/// Inheritance of a trial that can_begin() in a round behind the first. It is a function of the
+/// Inheritance of a trial that can_begin() in a round after the first. It is a function of the
 /// results of the round before, the seed and the trial's number alone.
 Inheritance inherit(const PopulationPlan& plan, const SearchSpace& space, std::uint64_t seed,
                     std::span<const Observation> history, std::size_t trial);

@@ -22,7 +22,7 @@ std::vector<std::uint64_t> first_primes(std::size_t count) {
   return primes;
 }
 
-// All digits that a double can tell apart are permuted, those behind the last digit of the number
+// All digits that a double can tell apart are permuted, those after the last digit of the number
 // too: the point 0 is as random as any other.
 double scrambled_radical_inverse(std::uint64_t number, std::uint64_t base, std::uint64_t key) {
   double inverse = 0;

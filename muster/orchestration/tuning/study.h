@@ -20,7 +20,7 @@ struct StudyOptions {
   /// Trial N trains in JOB_DIR/N. What the study knows is in JOB_DIR/study, see
   /// docs/formats/study.md.
   Path job_dir{};
-  /// The program and its arguments, behind which each trial's values and --job-dir are put.
+  /// The program and its arguments, after which each trial's values and --job-dir are put.
   std::vector<std::string> command{};
   std::uint64_t seed = 0;
   /// The search algorithms that `hyperparameters` may name.

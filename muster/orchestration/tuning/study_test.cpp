@@ -397,7 +397,7 @@ TEST(Study, GoesOnFromATrialThatDiffersInItsStepsAlone) {
 
 TEST(Study, TakesNoMetricOfTheTrialItWentOnFrom) {
   const TempDir folder;
-  // The metric file names no step behind the parent's.
+  // The metric file names no step after the parent's.
   std::vector<std::string> command = trainer();
   command[2] = "real=$CLOUD_ML_HP_METRIC_FILE\n" + command[2] +
                "\n[ $CLOUD_ML_TRIAL_ID -le 4 ] || sed -i 's/.global_step.: .[0-9]*./"

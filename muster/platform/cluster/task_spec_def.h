@@ -27,7 +27,7 @@ std::vector<std::string> split_hosts(std::string_view hosts);
 /// TensorLayer's view of a task, for training loops written by hand. A value.
 ///
 /// Without hosts of other tasks the process is alone and its own master. Without a master, worker 0
-/// acts as one. With a master, workers are counted behind it. Other than TensorLayer's: workers
+/// acts as one. With a master, workers are counted after it. Other than TensorLayer's: workers
 /// without ps form a cluster too, instead of each taking itself for the master.
 class TaskSpecDef {
  public:
@@ -65,7 +65,7 @@ class TaskSpecDef {
   /// The name it had up to TensorLayer 1.7.4.
   TaskSpecDef user_last_worker_as_evaluator() const { return use_last_worker_as_evaluator(); }
 
-  /// For RunConfig::task. A worker that acts as master becomes the chief, and the workers behind it
+  /// For RunConfig::task. A worker that acts as master becomes the chief, and the workers after it
   /// count from 0. A master becomes a chief where a worker evaluates in its place.
   TaskEnvironment to_task_environment() const;
 

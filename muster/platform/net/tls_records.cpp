@@ -22,7 +22,7 @@ constexpr std::array<std::byte, RecordWriter::kKeyUpdateBytes> kKeyUpdate{
 
 using RecordHeader = std::array<unsigned char, kRecordHeaderBytes>;
 
-// Header of a record with this many bytes behind it. All look like text of TLS 1.2.
+// Header of a record with this many bytes after it. All look like text of TLS 1.2.
 RecordHeader record_header(std::size_t size) {
   return {static_cast<unsigned char>(RecordKind::kText), 3, 3,
           static_cast<unsigned char>(size >> 8), static_cast<unsigned char>(size)};
@@ -76,7 +76,7 @@ Gcm& TrafficKey::begin_record(std::span<const unsigned char> header) {
 
 namespace {
 
-// Behind the text of a record: its kind and the tag.
+// After the text of a record: its kind and the tag.
 std::byte* end_record(Gcm& gcm, RecordKind kind, std::byte* to) {
   const auto last = static_cast<std::byte>(kind);
   gcm.add(&last, 1, to);
@@ -157,7 +157,7 @@ std::size_t RecordReader::read(std::span<const std::byte> record, std::byte* to)
   Gcm::Tag tag;
   std::memcpy(tag.data(), from + size + 1, tag.size());
   if (!gcm.check(tag)) throw DataLoss("bad record mac");
-  // Zeros behind the kind hide how long the text is.
+  // Zeros after the kind hide how long the text is.
   while (last == std::byte{0} && size > 0) last = to[--size];
   switch (static_cast<RecordKind>(last)) {
     case RecordKind::kText:

@@ -137,7 +137,7 @@ TEST(TlsRecords, WithAWrongHeaderAreNone) {
   EXPECT_EQ(message_of([&] { RecordReader::size_of(record); }), "wrong record");
 }
 
-// Records that OpenSSL would make: text with zeros behind it, alerts.
+// Records that OpenSSL would make: text with zeros after it, alerts.
 class OtherRecords : public ::testing::Test {
  protected:
   std::vector<std::byte> record_of(std::string_view text) {

@@ -331,7 +331,7 @@ Moved TlsSocket::send(std::span<const iovec> pieces, bool waits) {
   }
 }
 
-// Reads encrypted bytes, behind a record that has not come as a whole.
+// Reads encrypted bytes, after a record that has not come as a whole.
 Moved TlsSocket::fill(bool waits) {
   Bytes& bytes = *bytes_;
   {

@@ -27,7 +27,7 @@
 namespace muster::stores {
 namespace {
 
-/// Behind the bytes of every file: their number and their checksum.
+/// After the bytes of every file: their number and their checksum.
 struct CacheTrailer {
   std::uint64_t size = 0;
   std::uint32_t crc = 0;

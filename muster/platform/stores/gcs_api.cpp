@@ -93,7 +93,7 @@ void add_match(Parameters& query, const Precondition& precondition) {
 struct GcsCall {
   std::string what{};
   std::string method = "GET";
-  /// Behind the endpoint.
+  /// After the endpoint.
   std::string path{};
   Parameters query{};
   HttpHeaders headers{};
@@ -340,7 +340,7 @@ std::optional<std::string> GcsApi::send_chunk(const std::string& what, const std
           .timeout = kGcsDataTimeout};
       add_credentials(request.headers);
       response = http_->send_once(request);
-      // A chunk whose connection broke may arrive behind the answer to "what has arrived", and what
+      // A chunk whose connection broke may arrive after the answer to "what has arrived", and what
       // is sent then does not fit. The first try may be such a second one too: libcurl sends again
       // by itself when a kept connection turns out to be closed.
       ask_where =
@@ -481,7 +481,7 @@ void GcsApi::copy(const ObjectName& from, const ObjectName& to) {
   throw DataLoss("{}: the store does not say how to go on", copy.what);
 }
 
-/// Chunks one behind the other, as the API wants them; one is on its way while the next is filled.
+/// Chunks one after the other, as the API wants them; one is on its way while the next is filled.
 class GcsUpload : public ObjectUpload {
  public:
   GcsUpload(std::shared_ptr<GcsApi> api, const ObjectName& name, const Precondition& precondition)

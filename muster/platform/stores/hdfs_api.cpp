@@ -40,7 +40,7 @@ HdfsRefusal parse_hdfs_refusal(const HttpResponse& response) {
   const HdfsJson json = HdfsJson::parse(response.body, nullptr, /*allow_exceptions=*/false);
   const auto found = json.is_object() ? json.find("RemoteException") : json.end();
   if (found == json.end()) return {};
-  // "java.io.X: message" at some places, and lines of a stack behind it.
+  // "java.io.X: message" at some places, and lines of a stack after it.
   const std::string message = hdfs_text(*found, "message");
   return {hdfs_text(*found, "exception"), message.substr(0, message.find('\n'))};
 }

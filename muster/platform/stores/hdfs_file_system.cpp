@@ -25,7 +25,7 @@ constexpr std::size_t kMostHeldBytes = std::size_t{64} << 20;
 /// as was sent; sync() and close() send the rest.
 class HdfsFile : public WritableFile {
  public:
-  /// `appends`: behind what is there, by any writer.
+  /// `appends`: after what is there, by any writer.
   HdfsFile(std::shared_ptr<HdfsApi> api, std::string path, std::shared_ptr<Transfers> transfers,
            Permit permit, bool appends)
       : api_(std::move(api)),
@@ -272,7 +272,7 @@ class HdfsFileSystem : public SharedFileSystem {
                                       appends);
   }
 
-  // The status is asked for behind the bytes: while the file has the id that it had at first, they
+  // The status is asked for after the bytes: while the file has the id that it had at first, they
   // are of that file.
   FetchRange fetch_of(const Path& path) {
     const Place place = at(path);

@@ -84,7 +84,7 @@ std::size_t take_header(char* bytes, std::size_t size, std::size_t count, void* 
   auto& transfer = *static_cast<Transfer*>(user);
   const std::string_view line(bytes, size * count);
   HttpHeaders& headers = transfer.response->headers;
-  if (line.starts_with("HTTP/")) {  // Another answer begins, behind a redirect or a 100.
+  if (line.starts_with("HTTP/")) {  // Another answer begins, after a redirect or a 100.
     headers.clear();
     transfer.response->body.clear();
     return line.size();

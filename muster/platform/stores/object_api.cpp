@@ -31,7 +31,7 @@ ObjectRange ObjectApi::read_range(const RangeRead& read) {
     return !flaw.empty();
   });
   if (response.status == 416) {
-    // Behind the end, or any range of an empty object.
+    // After the end, or any range of an empty object.
     const auto info = head(read.name);
     if (!info) throw NotFound("{}: no such object", read.what);
     return {.info = *info};

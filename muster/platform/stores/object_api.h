@@ -93,7 +93,7 @@ class ObjectApi : public VersionedObjects {
   /// The precondition is that of complete(): some stores want it at the beginning, some at the end.
   virtual std::unique_ptr<ObjectUpload> begin_upload(const ObjectName& name,
                                                      const Precondition& precondition) = 0;
-  /// The object with `tail` behind it, without its own bytes being sent again: it has at least
+  /// The object with `tail` after it, without its own bytes being sent again: it has at least
   /// part_bytes(). Throws Aborted where it has another version.
   virtual std::string extend(const ObjectName& name, const std::string& version,
                              std::string_view tail) = 0;
@@ -102,7 +102,7 @@ class ObjectApi : public VersionedObjects {
                           const std::string& from, int most) = 0;
   virtual void remove_all(const std::string& bucket, const std::vector<std::string>& keys) = 0;
   virtual void copy(const ObjectName& from, const ObjectName& to) = 0;
-  /// Ends uploads of others whose keys begin so and have no '/' behind, that began before
+  /// Ends uploads of others whose keys begin so and have no '/' after, that began before
   /// `before_ns` (since 1970, the store's clock). Returns how many.
   virtual int abort_uploads(const ObjectName& prefix, std::int64_t before_ns) = 0;
 

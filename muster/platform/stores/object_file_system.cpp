@@ -110,7 +110,7 @@ class UploadedFile : public WritableFile {
 /// small, then only what is new.
 class GrowingFile : public WritableFile {
  public:
-  /// `appends`: behind what is there, by any writer.
+  /// `appends`: after what is there, by any writer.
   GrowingFile(std::shared_ptr<ObjectApi> api, ObjectName name, Permit permit, bool appends)
       : api_(std::move(api)),
         name_(std::move(name)),
@@ -140,7 +140,7 @@ class GrowingFile : public WritableFile {
         const bool raced =
             error.code() == ErrorCode::kAborted || error.code() == ErrorCode::kAlreadyExists;
         if (!raced || !appends_ || tries >= kMostAppendTries) throw;
-        base_.reset();  // Another writer has appended: behind that.
+        base_.reset();  // Another writer has appended: after that.
       }
     }
   }

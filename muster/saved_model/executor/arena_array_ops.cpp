@@ -271,7 +271,7 @@ void copy_piece(char* to, const char* from, std::size_t bytes) {
   }
 }
 
-/// The first `parts` inputs one behind the other along an axis; `is_new` where none has it yet.
+/// The first `parts` inputs one after the other along an axis; `is_new` where none has it yet.
 bool join(ArenaCall& call, std::size_t parts, std::size_t axis, bool is_new) {
   const ArenaValue& first = call.in(0);
   std::int64_t length = 0;

@@ -159,7 +159,7 @@ struct ArenaEntry {
 using ArenaFactories = std::span<const ArenaEntry>;
 namespace arena {
 
-/// The sizes of a shape, or something else for each axis; those behind the last mean nothing.
+/// The sizes of a shape, or something else for each axis; those after the last mean nothing.
 using Axes = std::array<std::int64_t, ArenaValue::kMostAxes>;
 
 /// The whole numbers of a shape, one for each axis. False where there are too many.

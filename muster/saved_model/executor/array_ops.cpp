@@ -175,7 +175,7 @@ at::Tensor contiguous_copy(const Inputs& inputs, const at::Tensor& view) {
   return out;
 }
 
-// The parts one behind the other along an axis, which each has; libtorch refuses others.
+// The parts one after the other along an axis, which each has; libtorch refuses others.
 at::Tensor joined_parts(const Inputs& inputs, const Tensors& parts, std::int64_t axis) {
   std::vector<std::int64_t> sizes = parts[0].sizes().vec();
   auto& length = sizes[static_cast<std::size_t>(axis)];
@@ -210,7 +210,7 @@ at::Tensor stacked_parts(const Inputs& inputs, const Tensors& parts, std::int64_
   return joined_parts(inputs, rows, axis);
 }
 
-// The first inputs one behind the other, where they are a few numbers of the host.
+// The first inputs one after the other, where they are a few numbers of the host.
 std::optional<at::Tensor> joined_few(const Inputs& inputs, std::size_t count, std::int64_t axis,
                                      bool is_new) {
   c10::SmallVector<at::Tensor, 8> parts;

@@ -116,7 +116,7 @@ Slots batch_to_space(const Inputs& inputs) {
   });
 }
 
-// The places of an axis, with those in front and behind it mirrored at its ends. `skip` is 1 where
+// The places of an axis, with those in front and after it mirrored at its ends. `skip` is 1 where
 // the end itself is not repeated.
 Numbers mirrored(std::int64_t size, std::int64_t front, std::int64_t behind, std::int64_t skip) {
   if (front < 0 || behind < 0 || front > size - skip || behind > size - skip) {

@@ -12,7 +12,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// The sizes of `data` behind the axes of `indices`. Throws InvalidArgument where those differ.
+// The sizes of `data` after the axes of `indices`. Throws InvalidArgument where those differ.
 std::vector<std::int64_t> rest_sizes(std::span<const std::int64_t> indices,
                                      std::span<const std::int64_t> data) {
   if (data.size() < indices.size() ||

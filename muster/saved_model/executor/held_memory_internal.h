@@ -41,7 +41,7 @@ class HeldMemory {
   void erase(const Held* entry) {
     Held* const all = places();
     auto gap = static_cast<std::size_t>(entry - all);
-    // Those behind it that a search would no longer find move up.
+    // Those after it that a search would no longer find move up.
     for (std::size_t i = next(gap); all[i].memory != nullptr; i = next(i)) {
       const std::size_t wish = first_place(all[i].memory);
       const bool stays = gap < i ? gap < wish && wish <= i : gap < wish || wish <= i;

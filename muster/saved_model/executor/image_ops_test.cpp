@@ -153,7 +153,7 @@ TEST(DecodePng, ScalesToOneForFloats) {
 
 TEST(DecodeImage, RefusesWhatThereIsNoRoomFor) {
   EXPECT_THROW(decoded("DecodeImage", base64_decode(kHugePng)), ResourceExhausted);
-  // Sizes in a JPEG's header: two bytes each, behind the marker of the frame.
+  // Sizes in a JPEG's header: two bytes each, after the marker of the frame.
   std::string jpeg = base64_decode(kProgressiveJpeg);
   const auto frame = jpeg.find("\xFF\xC2");
   jpeg.replace(frame + 5, 4, std::string{'\xFF', 0, '\xFF', 0});

@@ -49,7 +49,7 @@ std::optional<at::Tensor> cast_few(const at::Tensor& in, at::ScalarType type);
 std::optional<at::Tensor> combine_few(FewOp op, const at::Tensor& left, const at::Tensor& right);
 /// As many elements as `like` has, all of this value.
 std::optional<at::Tensor> fill_few(const at::Tensor& like, int value);
-/// One behind the other along an axis, which all have; with `is_new` along one that none has yet.
+/// One after the other along an axis, which all have; with `is_new` along one that none has yet.
 /// Tensors of few numbers in all, of one type and, except for that axis, one shape.
 std::optional<at::Tensor> join_few(std::span<const at::Tensor> parts, std::int64_t axis,
                                    bool is_new);

@@ -48,7 +48,7 @@ struct Window {
   Attributes attributes;
 };
 
-// SAME with a stride of 1 pads the kernel's reach, the larger half behind.
+// SAME with a stride of 1 pads the kernel's reach, the larger half after.
 std::vector<std::int64_t> same_pads(const std::vector<std::int64_t>& reach) {
   return {reach[0] / 2, reach[1] / 2, reach[0] - reach[0] / 2, reach[1] - reach[1] / 2};
 }
@@ -205,7 +205,7 @@ void resize(Call& call, std::string_view mode) {
 void resize_nearest(Call& call) { resize(call, "nearest"); }
 void resize_bilinear(Call& call) { resize(call, "linear"); }
 
-/// The numbers before and behind each of TensorFlow's axes.
+/// The numbers before and after each of TensorFlow's axes.
 std::vector<std::int64_t> paddings(Call& call) {
   const TensorValue* value = call.constant(1);
   call.require(value != nullptr && value->shape.size() == 2 && value->shape[1] == 2,

@@ -29,7 +29,7 @@ std::string zero_of(Call& call) {
   return call.to.constant(TensorValue::scalar(0.0F));
 }
 
-// The sums of `rows` in each segment. `like` has the axes of a row behind its first.
+// The sums of `rows` in each segment. `like` has the axes of a row after its first.
 std::string summed(Call& call, const std::string& rows, const std::string& like,
                    const Segments& into) {
   const std::int64_t end = std::numeric_limits<std::int32_t>::max();

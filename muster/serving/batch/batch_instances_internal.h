@@ -17,7 +17,7 @@ namespace muster::serving {
 
 /// The instances of one file, numbered. What cannot be read is an instance too, so that counting
 /// and predicting agree on the numbers: a damaged one, or one for all of the file that comes
-/// behind damage that hides where instances begin.
+/// after damage that hides where instances begin.
 class InstanceFile {
  public:
   InstanceFile(const BatchJob& job, const graph::SignatureDef& signature, const Path& path);
@@ -35,7 +35,7 @@ class InstanceFile {
   std::unique_ptr<RecordSource> source_;
   /// The same, if it is of lines.
   LineFile* lines_ = nullptr;
-  /// Behind the damage.
+  /// After the damage.
   std::optional<std::uint64_t> ended_at_{};
 };
 

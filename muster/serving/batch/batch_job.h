@@ -90,7 +90,7 @@ struct BatchJob {
   std::vector<WrittenFile> written{};
 
   std::uint64_t records() const;
-  /// The number of the first instance of a shard; of the one behind the last shard, records().
+  /// The number of the first instance of a shard; of the one after the last shard, records().
   std::uint64_t first_record(std::uint64_t shard) const;
 };
 

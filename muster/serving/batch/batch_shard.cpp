@@ -41,7 +41,7 @@ void check_unchanged(const BatchFile& file) {
 }
 
 /// The input file that was read last. It stays open: where there are no marks, rows have to be read
-/// up to the first one of a shard, and the next shard of a worker begins behind the last one.
+/// up to the first one of a shard, and the next shard of a worker begins after the last one.
 class OpenInput {
  public:
   OpenInput(const BatchJob& job, const SignatureDef& signature)
@@ -242,7 +242,7 @@ struct BatchShards::Impl {
   const SignatureDef& signature;
   AnswerBatch answer;
   OpenInput input{job, signature};
-  // Behind what a save refers to.
+  // After what a save refers to.
   Saver saver{};
 };
 

@@ -218,7 +218,7 @@ TEST_F(BatchShard, NoLineIsLostOrDoubledByAKillAfterAnyBatch) {
       try {
         run(output, job, doubling(), twice, options);
       } catch (const std::runtime_error&) {
-        // Bytes behind the last save, as a killed process leaves them.
+        // Bytes after the last save, as a killed process leaves them.
         for (const char* name : {"shard-00000.results", "shard-00000.errors"}) {
           const Path part = batch_folder(output) / name;
           if (std::filesystem::exists(part)) write_bytes(part, read_bytes(part) + "{\"half\": ");

@@ -69,7 +69,7 @@ class LentParser {
   std::unique_ptr<dom::parser> parser_ = Parsers::all().take();
 };
 
-/// A text with the zeros that the library reads behind its end.
+/// A text with the zeros that the library reads after its end.
 class PaddedText {
  public:
   void reserve(std::size_t bytes) { text_.reserve(bytes + simdjson::SIMDJSON_PADDING); }
@@ -90,7 +90,7 @@ class PaddedText {
 
 // Whitespace that JSON allows between values.
 constexpr std::string_view kBlanks = " \t\r\n";
-// A value behind all others.
+// A value after all others.
 constexpr std::string_view kLastLine = "[]";
 // The library counts the elements of a list up to here.
 constexpr std::size_t kMostCounted = 0xFFFFFF;

@@ -45,7 +45,7 @@ class ModelCatalog {
   virtual ModelRecord model(const std::string& name) const = 0;
   virtual VersionRecord version(const std::string& model, const std::string& name) const = 0;
 
-  /// Throws InvalidArgument for a name that is not letters, digits and '_' behind a letter,
+  /// Throws InvalidArgument for a name that is not letters, digits and '_' after a letter,
   /// AlreadyExists.
   virtual void create_model(const std::string& name, const std::string& description) = 0;
   /// Throws FailedPrecondition while it has versions.

@@ -121,7 +121,7 @@ std::int64_t common_rows(const Tensors& outputs) {
 // An output while its rows are written.
 struct AnswerColumn {
   const TensorValue& tensor;
-  // The name as JSON, and what stands behind it.
+  // The name as JSON, and what stands after it.
   std::string label;
   bool as_bytes = false;
   // The first element of the next row.

@@ -34,7 +34,7 @@ class Predictions {
  private:
   /// Properties that all rows of an output share.
   struct Column {
-    /// The name as JSON, and what stands behind it; also the value where all rows have the same.
+    /// The name as JSON, and what stands after it; also the value where all rows have the same.
     std::string label{};
     bool is_constant = false;
     /// Elements of a row.

@@ -47,7 +47,7 @@ struct BatchAnswer {
 };
 
 /// The requests of one signature of one version. No thread waits for one: a request that enters is
-/// left to the event loop, behind what is ready there, so that requests which are read at the same
+/// left to the event loop, after what is ready there, so that requests which are read at the same
 /// time share a batch. Whichever thread of the loop comes to it computes all that wait by then, and
 /// says so to each of them; a batch that takes long is computed in another thread, so that the
 /// loop reads on.

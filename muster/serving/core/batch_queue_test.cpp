@@ -423,7 +423,7 @@ TEST(BatchQueueOnALoop, ARequestThatComesAloneIsComputedAtOnceUntilOthersComeWit
                    [&](const Tensors& inputs) { return model(inputs); });
   Outcomes outcomes;
   const auto start = [&] { queue.start(input_of({1}), Deadline::never(), 0, outcomes.next()); };
-  // Behind what the thread was told to do before, and that it has told itself.
+  // After what the thread was told to do before, and that it has told itself.
   const auto in_loop = [&](const std::function<void()>& act) {
     Semaphore done(0);
     for (int i = 0; i < 3; ++i) {
@@ -543,7 +543,7 @@ TEST(ExecutionSlots, WhereManyWaitAThreadThatDoesNotReadComputesThem) {
     }
   });
   outcomes.wait(20);
-  EXPECT_LE(in_loop, 1);  // The first had no request behind it.
+  EXPECT_LE(in_loop, 1);  // The first had no request after it.
 }
 
 /// A model whose batches begin, and wait until they are let go.

@@ -23,7 +23,7 @@ class BatchTimes {
   /// `slots`: how many batches are computed at one time.
   explicit BatchTimes(std::size_t slots) : slots_(static_cast<std::int64_t>(slots)) {}
 
-  /// A batch begins; whether requests wait behind it.
+  /// A batch begins; whether requests wait after it.
   void begin(Clock::time_point now, bool others_wait);
   /// One that had begun has ended.
   void end(Clock::time_point now, Clock::duration took);

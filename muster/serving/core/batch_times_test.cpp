@@ -11,7 +11,7 @@ using std::chrono::seconds;
 using Time = BatchTimes::Clock::time_point;
 using Duration = BatchTimes::Clock::duration;
 
-// Batches that take so long, each behind the last.
+// Batches that take so long, each after the last.
 Time compute(BatchTimes& times, Time now, int count, Duration each, bool others_wait) {
   for (int i = 0; i < count; ++i) {
     times.begin(now, others_wait);

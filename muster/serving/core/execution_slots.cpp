@@ -103,7 +103,7 @@ ExecutionSlots::Impl::Place ExecutionSlots::Impl::next_beside(bool in_background
 }
 
 // Has the loop lead, if there is something to compute and a slot for it. `wake`: in another thread
-// than this one; else behind what this one has to do. Under the mutex.
+// than this one; else after what this one has to do. Under the mutex.
 void ExecutionSlots::Impl::call_lead(bool wake) {
   if (loop == nullptr || next_ready() == turns.end()) return;
   const std::size_t anyone = loop_turns.size() - 1;

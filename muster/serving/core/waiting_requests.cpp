@@ -9,7 +9,7 @@ namespace muster::serving {
 namespace {
 
 // A batch that usually takes longer does not belong into a thread that reads: by itself, or where
-// there are more behind it.
+// there are more after it.
 constexpr std::chrono::microseconds kLong{1000};
 constexpr std::chrono::microseconds kLongWhenBehind{100};
 
@@ -83,7 +83,7 @@ ResourceExhausted WaitingRequests::full_for(Clock::duration time) const {
       waiting_.size(), std::chrono::duration<double, std::milli>(time).count());
 }
 
-// Behind all of its level.
+// After all of its level.
 std::ptrdiff_t WaitingRequests::place_of(std::uint64_t level) const {
   // Mostly the last: the others are not looked at, which other threads have made.
   if (waiting_.empty() || waiting_.back()->level <= level) return std::ssize(waiting_);
@@ -120,7 +120,7 @@ std::unique_ptr<BatchTicket> WaitingRequests::take_out(std::unique_ptr<BatchTick
   return std::move(place);
 }
 
-// Closes the gaps that take_out() has left among the first so many. Those behind them are not
+// Closes the gaps that take_out() has left among the first so many. Those after them are not
 // touched: under overload there are many, and other threads have made them.
 void WaitingRequests::close_gaps(std::size_t count) {
   const auto begin = waiting_.begin();

@@ -44,7 +44,7 @@ enum class GrpcEncoding { kIdentity, kGzip, kDeflate, kUnknown };
 GrpcEncoding parse_grpc_encoding(std::string_view text);
 inline constexpr const char* kGrpcEncodings = "identity,deflate,gzip";
 
-/// "application/grpc", also with "+proto" or parameters behind it.
+/// "application/grpc", also with "+proto" or parameters after it.
 bool is_grpc_content_type(std::string_view text);
 
 }  // namespace muster::serving

@@ -90,7 +90,7 @@ void GrpcServerCall::on_header_end() {
 
 void GrpcServerCall::on_data(std::string_view bytes) {
   last_byte_ = Clock::now();
-  // Data behind an early answer is dropped.
+  // Data after an early answer is dropped.
   if (finished_) return connection_->session().consume(*this, bytes.size());
   body_ += bytes;
   try {

@@ -39,7 +39,7 @@ class HttpStream {
   /// False when the client has gone, or takes so long that too much waits for it: nothing more is
   /// sent then.
   virtual bool send(std::string_view bytes) = 0;
-  /// Ends it behind what was sent.
+  /// Ends it after what was sent.
   virtual void close() = 0;
 };
 
@@ -48,7 +48,7 @@ struct HttpResponse {
   std::string content_type = "application/json";
   std::string body{};
   Headers headers{};
-  /// If there is one, the connection stays open behind the body: this is called once with what
+  /// If there is one, the connection stays open after the body: this is called once with what
   /// sends the rest.
   std::function<void(std::shared_ptr<HttpStream> stream)> stream{};
 };

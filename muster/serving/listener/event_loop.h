@@ -38,7 +38,7 @@ class EventLoop {
   std::optional<std::size_t> this_thread() const;
 
   /// Has a thread run a job, which must not throw and not take long. post(): another than the
-  /// calling one. defer(): the calling one, when what it does now is done, behind what is ready
+  /// calling one. defer(): the calling one, when what it does now is done, after what is ready
   /// already; as post() where it is none of the loop.
   void post(Job job);
   void defer(Job job);

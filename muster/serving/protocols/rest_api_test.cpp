@@ -211,7 +211,7 @@ class RestOfOddModel : public RestApiTest {
 };
 
 // TensorFlow Serving prints every field of a SignatureDef, also an empty one, and "defaults" is one
-// in newer builds: answers of such servers have "defaults": {} behind "method_name". Checks that
+// in newer builds: answers of such servers have "defaults": {} after "method_name". Checks that
 // were written for older builds expect none.
 TEST_F(RestOfOddModel, ShowsDefaultsOfInputsAndThatThereAreNone) {
   const HttpResponse answer = api().handle({.method = "GET", .target = "/v1/models/m/metadata"});

@@ -7,7 +7,7 @@
 namespace muster::compiler {
 namespace {
 
-/// Walks backwards: a node is needed for what it makes or changes that is read behind it, or there
+/// Walks backwards: a node is needed for what it makes or changes that is read after it, or there
 /// after the step.
 class LiveNodes {
  public:

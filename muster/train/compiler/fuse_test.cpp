@@ -107,7 +107,7 @@ TEST(Fuse, BiasGradientsAreAddedUpWhereTheirElementsAreMade) {
   expect_close(both, {torch::randn({5, 40, 32}), torch::randn({5, 40, 32})}, 1e-4, {place});
 }
 
-// Forward and backward, with the residual sum and what comes behind it.
+// Forward and backward, with the residual sum and what comes after it.
 Tensors normalised(const torch::nn::BatchNorm2d& norm, const Tensors& in) {
   const auto x = in[0].detach().requires_grad_();
   const auto y = torch::relu(torch::nn::BatchNorm2d(norm)(x) + in[1]);
@@ -230,7 +230,7 @@ TEST(Fuse, GradientsOfEmbeddingsAreWrittenWhereTheyBelong) {
   expect_close(both, inputs, 1e-6, {flat});
 }
 
-// Forward and backward of a layer norm behind a sum, as a residual block has it.
+// Forward and backward of a layer norm after a sum, as a residual block has it.
 Tensors layer_normed(const torch::nn::LayerNorm& norm, const Tensors& in) {
   const auto x = in[0].detach().requires_grad_();
   const auto y = torch::nn::LayerNorm(norm)(x + in[1]);

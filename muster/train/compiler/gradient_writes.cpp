@@ -9,7 +9,7 @@
 namespace muster::compiler {
 namespace {
 
-/// Writes behind a zero_() of external memory.
+/// Writes after a zero_() of external memory.
 class ZeroedMemory {
  public:
   ZeroedMemory(const Graph& graph, NodeId zero)

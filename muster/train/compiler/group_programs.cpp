@@ -75,7 +75,7 @@ class Grouping {
     groups_.push_back({{node}, pointers});
   }
 
-  // The node behind the group, or the group in front of the node.
+  // The node after the group, or the group in front of the node.
   bool bring_together(const Group& group, std::size_t node) {
     const Places first = place_of(group.members.front());
     const Places end = first + static_cast<std::ptrdiff_t>(group.members.size());

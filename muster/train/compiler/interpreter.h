@@ -10,7 +10,7 @@
 namespace muster::compiler {
 
 /// Runs a graph operation by operation, below autograd: on a GPU its work is given to this thread's
-/// stream, and may be captured. Memory of a storage is let go behind its last reader.
+/// stream, and may be captured. Memory of a storage is let go after its last reader.
 class Interpreter {
  public:
   explicit Interpreter(Graph graph);

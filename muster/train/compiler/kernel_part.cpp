@@ -374,7 +374,7 @@ class PartWriter {
   }
 
   // A row belongs to one warp, or to several of a block; its values stay in registers. Where
-  // columns are added up, a block goes through rows one behind the other.
+  // columns are added up, a block goes through rows one after the other.
   void rows() {
     find_row_values();
     const std::int64_t groups = inner() / width_;
@@ -420,7 +420,7 @@ class PartWriter {
     line("    }}\n    }}");
   }
 
-  // Adds up the sums of a column's threads, one behind the other.
+  // Adds up the sums of a column's threads, one after the other.
   void row_sums() {
     line("  MUSTER_SHARED float shared[AT_ONCE][{}];", inner());
     std::size_t sum = 0;

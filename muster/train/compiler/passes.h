@@ -27,18 +27,18 @@ struct PassOptions {
 /// Removes nodes whose results nothing needs, and views, which values already are. Same bits.
 void remove_dead_work(Graph& graph);
 
-/// Operations that change a whole computed tensor make a new one instead, so that the passes behind
+/// Operations that change a whole computed tensor make a new one instead, so that the passes after
 /// find values that never change. Same bits.
 void make_functional(Graph& graph);
 
 /// One of several nodes that make the same of the same. Same bits.
 void share_subexpressions(Graph& graph);
 
-/// Copies and casts that give what is there already, and casts that the copy behind them makes as
+/// Copies and casts that give what is there already, and casts that the copy after them makes as
 /// well. Same bits.
 void remove_casts(Graph& graph);
 
-/// A product and the broadcast sum with a bias behind it, as C++'s Linear makes of three
+/// A product and the broadcast sum with a bias after it, as C++'s Linear makes of three
 /// dimensions, become one product with its bias. Differs by rounding: in bfloat16 the bias is
 /// rounded before the sum, as PyTorch's Linear does it.
 void join_bias(Graph& graph);

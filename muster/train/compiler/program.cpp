@@ -15,7 +15,7 @@
 namespace muster::compiler {
 namespace {
 
-// Product of the sizes behind each dimension, 1 for the last; that of all sizes comes first.
+// Product of the sizes after each dimension, 1 for the last; that of all sizes comes first.
 std::vector<std::int64_t> suffix_products(const std::vector<std::int64_t>& sizes) {
   std::vector<std::int64_t> products(sizes.size() + 1, 1);
   for (std::size_t i = sizes.size(); i-- > 0;) products[i] = products[i + 1] * sizes[i];

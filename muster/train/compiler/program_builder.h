@@ -44,7 +44,7 @@ class ProgramBuilder {
   /// Into a tensor that is there, in place.
   void store_into(int value, ValueId place);
   void store_into(int value, ValueId place, std::vector<std::int64_t> strides);
-  /// Values that kColumnSums or kRows adds up, behind its last store, and the result that takes
+  /// Values that kColumnSums or kRows adds up, after its last store, and the result that takes
   /// them: float [sums, columns, blocks].
   void add_up(std::vector<int> values, ValueId partials, std::int64_t blocks);
   /// Sums that kColumns reads.

@@ -22,7 +22,7 @@ int add_input(BoundProgram& to, ValueId value, const Operand& operand) {
   return static_cast<int>(to.inputs.size()) - 1;
 }
 
-/// Brings instructions of one program behind those of another.
+/// Brings instructions of one program after those of another.
 class Appender {
  public:
   explicit Appender(BoundProgram& to) : to_(to) {}

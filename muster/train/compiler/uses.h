@@ -28,7 +28,7 @@ class Uses {
   bool is_pure_value(ValueId value) const { return is_pure(graph_.storage_of(value)); }
   /// Whether it has the same values all through the step: pure, or never changed.
   bool is_constant(StorageId storage) const;
-  /// Whether a node behind `first` and before `last` changes it.
+  /// Whether a node after `first` and before `last` changes it.
   bool changes_between(StorageId storage, NodeId first, NodeId last) const;
   /// Whether this node alone reads it, and it is not returned.
   bool is_read_only_by(StorageId storage, NodeId reader) const;

@@ -10,7 +10,7 @@
 namespace muster::compiler {
 namespace {
 
-/// Tensors that are put behind one another, and where each is in the result.
+/// Tensors that are put one after another, and where each is in the result.
 struct Concatenation {
   ValueId whole = -1;
   std::vector<ValueId> parts{};
@@ -49,7 +49,7 @@ std::optional<Concatenation> concatenation(const Graph& graph, const Uses& uses,
   return found;
 }
 
-// Behind its maker, where nothing changes it; in front of the concatenation otherwise.
+// After its maker, where nothing changes it; in front of the concatenation otherwise.
 NodeId place_of_copy(const Uses& uses, ValueId part, NodeId concatenation) {
   if (!uses.is_pure_value(part)) return concatenation;
   return uses.of_value(part).maker + 1;

@@ -26,7 +26,7 @@ class BatchPrefetcher {
 
   /// As the input's own, but prepared.
   std::optional<Batch> next();
-  /// The place behind the batch that next() gave last, and the input's own before the first. Throws
+  /// The place after the batch that next() gave last, and the input's own before the first. Throws
   /// FailedPrecondition where the input cannot be resumed.
   std::string save() const;
 
@@ -36,7 +36,7 @@ class BatchPrefetcher {
     /// Why there is none, if so.
     std::string obstacle{};
   };
-  /// An element that next() returns, and the position behind it.
+  /// An element that next() returns, and the position after it.
   struct Taken {
     std::optional<Batch> batch{};
     std::exception_ptr error{};
@@ -56,7 +56,7 @@ class BatchPrefetcher {
   bool ends_ = false;
   /// Owned by the loop's thread.
   Place place_;
-  /// Owned by `thread_`: the position behind the element that it took last.
+  /// Owned by `thread_`: the position after the element that it took last.
   Place last_;
   std::thread thread_;
 };

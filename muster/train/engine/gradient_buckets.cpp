@@ -80,7 +80,7 @@ void GradientBuckets::begin() {
   }
 }
 
-// A gradient behind all others moves the mark, also where a parameter has several parts.
+// A gradient after all others moves the mark, also where a parameter has several parts.
 void GradientBuckets::added_gradient(const at::Tensor& parameter) {
   const auto found = parameters_.find(parameter.unsafeGetTensorImpl());
   if (found == parameters_.end()) return;

@@ -47,7 +47,7 @@ class ReplicaInputs {
   /// As they were last told.
   const InputPositions& positions() const { return positions_; }
   void set_positions(InputPositions positions) { positions_ = std::move(positions); }
-  /// Those of these replicas as they stand now, behind the batches in hand; none of the others.
+  /// Those of these replicas as they stand now, after the batches in hand; none of the others.
   InputPositions positions_now(ReplicaRange mine);
   /// Between two steps: asks the inputs of these replicas that have no batch in hand.
   void refresh_positions(ReplicaRange mine);

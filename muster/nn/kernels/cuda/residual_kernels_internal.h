@@ -299,7 +299,7 @@ struct Lane {
   /// Pixel and channels that this lane names in the left matrix, whose rows are pixels.
   MUSTER_DEVICE int left_row() const { return lane % 8 + lane / 8 % 2 * 8; }
   MUSTER_DEVICE int left_channel() const { return lane / 16 * 8; }
-  /// First of the result's two pixels (the other is 8 behind) and of its four channels.
+  /// First of the result's two pixels (the other is 8 after) and of its four channels.
   MUSTER_DEVICE int result_row() const { return lane / 4; }
   MUSTER_DEVICE int result_channel() const { return lane % 4 * 4; }
 };
@@ -371,7 +371,7 @@ MUSTER_DEVICE void add_to_norm(ChannelSums& sums, float* scratch, const Lane& at
   }
 }
 
-/// Bytes of shared memory behind a tile: coefficients of 64 channels, and the sums' scratch.
+/// Bytes of shared memory after a tile: coefficients of 64 channels, and the sums' scratch.
 constexpr int kCoefficientBytes = 4 * kMaxChannels * 4;
 constexpr int kScratchBytes = kWarps * 2 * 16 * 4;
 template <class P>
@@ -554,7 +554,7 @@ struct Target {
   }
 };
 
-/// Stores a tile's results and adds them to the sums of the norm behind it.
+/// Stores a tile's results and adds them to the sums of the norm after it.
 template <class P>
 MUSTER_DEVICE void store_results(const float (&sums)[P::kFragments][2][4], std::uint16_t* output,
                                  ChannelSums& channel_sums, const Lane& at, int tile) {
@@ -730,7 +730,7 @@ MUSTER_DEVICE uint4 through_norm(const uint4& gradient, const uint4& values,
   return pack_eight(result);
 }
 
-/// Brings the gradient of a convolution's output into the tile: that of the norm behind it, through
+/// Brings the gradient of a convolution's output into the tile: that of the norm after it, through
 /// the norm.
 template <class T, int kThreadCount>
 struct GradientLoader {
@@ -872,7 +872,7 @@ backward_convolution(BackwardArguments arguments) {
     const std::int64_t target = Target<P>(index, at).first;
     sync_threads();
     // The values that the results meet and the next tile are read ahead of the product, where
-    // registers are many; else half of those values, and the rest behind the product.
+    // registers are many; else half of those values, and the rest after the product.
     constexpr bool kAhead = P::kBlocks == 1;
     constexpr int kFirst = kAhead ? P::kFragments : (P::kFragments + 1) / 2;
     const bool more = index + block_count() < arguments.tiles;

@@ -167,7 +167,7 @@ RestResult model_ready(RestContext& context, const ModelPath& path) {
 
 /// An endpoint below /v2/models/MODEL[/versions/VERSION].
 struct ModelEndpoint {
-  // Rest of the path behind the version; empty for none.
+  // Rest of the path after the version; empty for none.
   const char* name;
   const char* verb;
   RestResult (*answer)(RestContext& context, const ModelPath& path);
