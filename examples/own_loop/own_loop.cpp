@@ -1,4 +1,4 @@
-// A training loop of one's own in a cluster: three arms of a spiral, told apart by a plain libtorch
+// A training loop of your own in a cluster: three arms of a spiral, told apart by a plain libtorch
 // module. docs/guides/own_loop.md walks through it.
 #include <fmt/core.h>
 #include <torch/nn/functional/loss.h>

@@ -21,7 +21,7 @@ struct Options {
   std::string schedule{};
 };
 
-/// Throws InvalidArgument: no model folder, or two; a schedule that is none; an experiment whose
+/// Throws InvalidArgument: no model folder, or two; an invalid schedule; an experiment whose
 /// estimator has another model folder or task than the configuration says; and what the schedule
 /// throws.
 TrainAndEvaluateResult run(const ExperimentFn& experiment_fn, const Options& options);

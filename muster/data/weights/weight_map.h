@@ -15,7 +15,7 @@ namespace muster {
 /// the order in which they were added, each to what the ones before it gave. A pattern is a regular
 /// expression (ECMAScript) that the whole name must match; a template is a name in which $1 stands
 /// for what the pattern's first parentheses matched. All functions throw InvalidArgument for a
-/// pattern that is none.
+/// pattern that is invalid.
 class WeightMap {
  public:
   /// Gives tensors another name.

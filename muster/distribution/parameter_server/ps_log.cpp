@@ -54,7 +54,7 @@ PsLog::Base base_of(const StepLogRecord& record) {
 std::vector<at::Tensor> held_pieces(const PsLayout& layout, std::size_t server,
                                     const Variables& variables, const Updater& updater) {
   std::vector<at::Tensor> pieces = slot_pieces(layout, server, variables, updater);
-  // The first server's have them; for the checkpoint they are of use but once.
+  // The first server's have them; for the checkpoint they are used only once.
   if (server != 0) {
     for (const NamedTensor& slot : updater.tensors()) {
       if (slot.tensor.dim() == 0) pieces.push_back(slot.tensor.view({-1}));

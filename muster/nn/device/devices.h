@@ -10,7 +10,7 @@
 namespace muster {
 
 /// The devices of these names, "cpu" or "cuda:0"; "cuda" is the first GPU. Without names: every GPU
-/// of the machine, or the CPU where there is none. Throws InvalidArgument for a name that is none
+/// of the machine, or the CPU where there is none. Throws InvalidArgument for an invalid name
 /// or a device that is not there, also where CUDA_VISIBLE_DEVICES names it, saying what is there;
 /// `where` is what named it.
 std::vector<c10::Device> resolve_devices(const std::vector<std::string>& names,

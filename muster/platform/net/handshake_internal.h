@@ -18,9 +18,9 @@
 ///   client: names      task, run id, purpose, task that is wanted (or "")
 ///   server: admission  a verdict, task, run id
 ///
-/// Both sides draw, so nothing recorded is of use again; the two words keep one side's answer from
-/// being the other's; the client proves itself first, so who connects learns nothing to guess from.
-/// No name of a run or a task is sent before both have proved themselves.
+/// Both sides draw, so nothing recorded can be used again; the two words keep one side's answer
+/// from being the other's; the client proves itself first, so who connects learns nothing to guess
+/// from. No name of a run or a task is sent before both have proved themselves.
 namespace muster::net {
 
 /// Why a peer was not accepted. The first ones travel as a verdict.

@@ -23,7 +23,7 @@ struct Moved {
   bool would_block() const { return error == EAGAIN || error == EWOULDBLOCK; }
 };
 
-/// A wait shorter than this is none that anybody wants to hear of, and pays for no report.
+/// A wait shorter than this is not reported, which would cost more than it tells.
 inline constexpr std::chrono::milliseconds kShortWait{100};
 
 /// A descriptor of the kernel's and its owner. No call blocks but those that say so; none raises

@@ -13,7 +13,7 @@ namespace muster::stores {
 
 struct DiskCacheOptions {
   /// Options of MUSTER_STORE_CACHE and MUSTER_STORE_CACHE_BYTES; nothing without the former.
-  /// Throws InvalidArgument, naming the variable, for a number that is none.
+  /// Throws InvalidArgument, naming the variable, for an invalid number.
   static std::optional<DiskCacheOptions> from_environment();
 
   Path folder{};

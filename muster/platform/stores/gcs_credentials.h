@@ -13,7 +13,7 @@ namespace muster::stores {
 
 /// How Google Cloud Storage is reached, from the variables of its own tools and of TensorFlow.
 struct GcsSettings {
-  /// Throws InvalidArgument, naming the variable, for a value that is none.
+  /// Throws InvalidArgument, naming the variable, for an invalid value.
   static GcsSettings from_environment();
 
   std::string endpoint = "https://storage.googleapis.com";
@@ -57,7 +57,7 @@ class GcsCredentialSource {
 };
 
 /// A JSON Web Token of a service account, signed with its key (RS256). Throws InvalidArgument for a
-/// key that is none.
+/// key that is invalid.
 std::string signed_jwt(std::string_view claims_json, std::string_view private_key_pem);
 
 }  // namespace muster::stores

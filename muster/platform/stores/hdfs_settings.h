@@ -38,7 +38,7 @@ struct HdfsSettings {
 std::vector<std::string> namenodes_of(const HdfsSettings& settings, std::string_view scheme,
                                       const std::string& authority);
 
-/// The properties of a *-site.xml. Throws InvalidArgument, naming `path`, for what is none.
+/// The properties of a *-site.xml. Throws InvalidArgument, naming `path`, for any other text.
 std::map<std::string, std::string> parse_hadoop_site(const std::string& path,
                                                      std::string_view text);
 

@@ -60,7 +60,7 @@ std::string value_of(const std::map<std::string, std::string>& section, const st
   return found == section.end() ? "" : found->second;
 }
 
-// "2026-03-01T10:04:11Z" in seconds since 1970; 0 for what is none.
+// "2026-03-01T10:04:11Z" in seconds since 1970; 0 for anything else.
 std::int64_t parse_iso_time(const std::string& text) {
   std::tm utc{};
   if (::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &utc) == nullptr) return 0;

@@ -20,7 +20,7 @@ IniSections parse_ini(std::string_view text);
 
 /// How S3 is reached and as whom, from AWS's variables and files, and from TensorFlow's S3_*.
 struct S3Settings {
-  /// Throws InvalidArgument, naming the variable, for a value that is none.
+  /// Throws InvalidArgument, naming the variable, for an invalid value.
   static S3Settings from_environment();
 
   /// "https://host:port" of the store; empty for AWS by region.

@@ -28,7 +28,7 @@ pugi::xml_node root_of(pugi::xml_document& document, std::string_view body, cons
   return root;
 }
 
-// "2009-10-12T17:50:30.000Z" in nanoseconds since 1970; 0 for what is none.
+// "2009-10-12T17:50:30.000Z" in nanoseconds since 1970; 0 for anything else.
 std::int64_t parse_time(const char* text) {
   std::tm utc{};
   const char* const rest = ::strptime(text, "%Y-%m-%dT%H:%M:%S", &utc);

@@ -112,7 +112,7 @@ struct GrpcTransportOptions {
 class GrpcTransport {
  public:
   /// Listens from now on; the threads of the loop read, and answer. Throws Unavailable when the
-  /// port is taken, InvalidArgument for certificates or addresses that are none.
+  /// port is taken, InvalidArgument for invalid certificates or addresses.
   GrpcTransport(std::shared_ptr<EventLoop> loop, GrpcTransportOptions options, GrpcMethods methods);
   /// Closes what drain() has left, and waits for calls that are being answered.
   ~GrpcTransport();

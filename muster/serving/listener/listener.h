@@ -61,7 +61,7 @@ class Listener {
   using Connect = std::function<std::shared_ptr<ClientConnection>(AcceptedSocket socket)>;
 
   /// Listens from now on; the loop outlives it. Throws Unavailable when the port is taken,
-  /// InvalidArgument for invalid certificates and for addresses that are none.
+  /// InvalidArgument for invalid certificates and for invalid addresses.
   Listener(EventLoop& loop, ListenerOptions options, Connect connect);
   /// Closes all connections, and waits until nothing holds one.
   ~Listener();

@@ -44,7 +44,7 @@ struct GrpcServerOptions {
 class GrpcServer {
  public:
   /// Listens from now on, by the threads of the service's loop. Throws Unavailable when the port is
-  /// taken, InvalidArgument for certificates or addresses that are none.
+  /// taken, InvalidArgument for invalid certificates or addresses.
   GrpcServer(Service& service, const GrpcServerOptions& options);
   ~GrpcServer();
   GrpcServer(const GrpcServer&) = delete;

@@ -33,7 +33,7 @@ struct RunState {
 };
 
 std::string to_json(const RunState& state);
-/// Throws DataLoss, naming the field, for text that is none. `name` stands for the file.
+/// Throws DataLoss, naming the field, for text that cannot be parsed. `name` stands for the file.
 RunState parse_run_state(std::string_view json, std::string_view name);
 
 }  // namespace muster

@@ -22,7 +22,7 @@ struct ExportNote {
 
 /// Text for a file; numbers come back to the bit, NaN and infinities as well.
 std::string to_json(const ExportNote& note);
-/// Throws DataLoss, naming the field, for text that is none. `name` stands for the file.
+/// Throws DataLoss, naming the field, for text that cannot be parsed. `name` stands for the file.
 ExportNote parse_export_note(std::string_view json, std::string_view name);
 
 /// MODEL_DIR/muster.json keeps what outlives checkpoints, also across restarts. Here: the export

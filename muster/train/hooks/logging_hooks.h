@@ -32,7 +32,7 @@ struct LoggingOptions {
 /// format ends with the time since the line before: ` (0.512 sec)`.
 class LoggingHook : public Hook {
  public:
-  /// Throws InvalidArgument without values, with an empty function, or on a period that is none.
+  /// Throws InvalidArgument without values, with an empty function, or on an invalid period.
   explicit LoggingHook(LoggingOptions options);
 
   void begin(Session& session) override;

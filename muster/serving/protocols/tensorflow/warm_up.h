@@ -7,7 +7,7 @@ namespace muster::serving {
 
 /// Runs the requests that DIR/assets.extra/tf_serving_warmup_requests holds, each this many times:
 /// a TFRecord file of TensorFlow Serving's PredictionLog. Nothing when there is no such file.
-/// Throws what a request throws, DataLoss for a file that is none, InvalidArgument for more than
+/// Throws what a request throws, DataLoss for an invalid file, InvalidArgument for more than
 /// 1000.
 void warm_up(const ModelVersion& version, const Path& dir, int times);
 
