@@ -1,8 +1,8 @@
 #pragma once
 
-/// The front door: all that a program needs to read records, train, evaluate, predict and export,
-/// alone or as a task of a cluster. Link muster::muster, and muster::boosted_trees for those. A
-/// program with a model of its own includes muster/nn/api.h beside it, which brings
+/// The main header: everything a program needs to read records, train, evaluate, predict and
+/// export, alone or as a task of a cluster. Link muster::muster, and muster::boosted_trees for
+/// boosted trees. A program with a model of its own also includes muster/nn/api.h, which includes
 /// torch::nn::Module.
 
 #include "muster/base/error.h"

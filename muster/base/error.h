@@ -92,8 +92,8 @@ class UsageError : public InvalidArgument {
 struct Description {
   ErrorCode code = ErrorCode::kUnknown;
   std::string message;
-  /// For a process that ends because of it: 1 failed, 2 misused, 75 worth another try, 128 + n
-  /// stopped by signal n.
+  /// Exit status of a process that ends with this error: 1 failure, 2 usage error, 75 temporary
+  /// failure, 128 + n stopped by signal n.
   int exit_code = 1;
 };
 

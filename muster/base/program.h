@@ -8,7 +8,7 @@
 
 namespace muster {
 
-/// The exit status of a program that is worth another try: EX_TEMPFAIL of sysexits.h.
+/// Exit status of a program that may succeed if it is retried: EX_TEMPFAIL of sysexits.h.
 inline constexpr int kExitTryAgain = 75;
 /// That of one which signal n has ended is this and n.
 inline constexpr int kStatusOfSignals = 128;
@@ -18,9 +18,9 @@ inline constexpr int kStatusOfSignals = 128;
 void fail_writes_beyond_file_limit();
 
 /// The edge of a program, for main(): calls `body` and returns its status. An exception is logged
-/// and becomes the exit status that describe() gives it: 1 failed, 2 misused, 75 worth another try,
-/// 128 + n stopped by signal n after a last checkpoint. MUSTER_RETRY_STATUS=N makes it N in the
-/// place of 75. Writes beyond the file limit fail.
+/// and becomes the exit status that describe() gives it: 1 failure, 2 usage error, 75 temporary
+/// failure, 128 + n stopped by signal n after a last checkpoint. MUSTER_RETRY_STATUS=N makes it N
+/// in the place of 75. Writes beyond the file limit fail.
 int run_main(const std::function<int()>& body);
 
 /// The same for a program without arguments: --help says so, and any other argument is misuse.

@@ -1,6 +1,6 @@
 #pragma once
 
-/// A trained model into a SavedModel.
+/// Export of trained models as SavedModels.
 
 #include "muster/export/export_saved_model.h"
 #include "muster/export/exporters.h"

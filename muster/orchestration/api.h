@@ -1,7 +1,6 @@
 #pragma once
 
-/// Hyperparameter studies with search algorithms of a program's own, and jobs with back ends of its
-/// own.
+/// Hyperparameter studies and jobs, with search algorithms and back ends that a program may add.
 
 #include "muster/orchestration/jobs/back_ends.h"
 #include "muster/orchestration/tuning/search_algorithms.h"

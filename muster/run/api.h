@@ -1,6 +1,6 @@
 #pragma once
 
-/// From a role to work: a run alone or as a task of a cluster.
+/// Runs a program alone or as a task of a cluster, by its role.
 
 #include "muster/run/distributed_session.h"
 #include "muster/run/experiment.h"

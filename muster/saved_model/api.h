@@ -1,6 +1,6 @@
 #pragma once
 
-/// Runs exported models: a SavedModel's signatures into answers.
+/// Runs the signatures of exported models.
 
 #include "muster/saved_model/executor/executable_model.h"
 #include "muster/saved_model/graph/export_folder.h"

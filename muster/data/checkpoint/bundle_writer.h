@@ -22,7 +22,7 @@ struct BundleWriterOptions {
 };
 
 /// Writes a tensor bundle, TensorFlow's checkpoint format V2: PREFIX.data-0000i-of-0000n and
-/// PREFIX.index. It belongs to one thread. The tensors stand in the data file in the order in which
+/// PREFIX.index. It belongs to one thread. The tensors are in the data file in the order in which
 /// they were added. Errors name the file and the tensor.
 class BundleWriter {
  public:

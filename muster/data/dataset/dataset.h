@@ -105,7 +105,7 @@ class Dataset {
   Dataset shard(std::uint64_t count, std::uint64_t index) const {
     return Dataset(std::make_shared<ShardStage<T>>(stage_, ShardOf{count, index}));
   }
-  /// The part that an input function is told to read.
+  /// The shard that an input function is to read.
   template <typename Context>
   requires requires(const Context& context) { context.num_shards(), context.shard_index(); }
   Dataset shard(const Context& context) const {

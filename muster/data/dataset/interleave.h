@@ -63,7 +63,7 @@ class InterleaveStage final : public UnaryStage<In, Out> {
                                     std::span<const Origin> origins) const override {
     std::vector<Element<Out>> elements;
     elements.reserve(origins.size());
-    // Origins are sorted, so those of one outer element stand together.
+    // Origins are sorted, so those of one outer element are adjacent.
     for (std::size_t begin = 0; begin < origins.size();) {
       const Origin outer = outer_of(origins[begin]);
       std::vector<Origin> wanted;

@@ -14,7 +14,7 @@ namespace muster {
 /// must not share a number.
 class EpochNumbers {
  public:
-  /// Nothing stands for no end.
+  /// Not set: without end.
   explicit EpochNumbers(std::optional<std::uint64_t> count) : count_(count) {}
   /// The epoch of round `round` in a pass that itself is number `outer`. Throws OutOfRange.
   std::uint64_t epoch(std::uint64_t outer, std::uint64_t round) const;
@@ -56,7 +56,7 @@ class RepeatStage final : public UnaryStage<T> {
                                   std::span<const Origin> origins) const override {
     std::vector<Element<T>> elements;
     elements.reserve(origins.size());
-    // Origins are sorted by epoch, so those of one round stand together.
+    // Origins are sorted by epoch, so those of one round are adjacent.
     for (std::size_t begin = 0; begin < origins.size();) {
       const std::uint64_t epoch = this->input().opening_epoch(origins[begin]);
       std::size_t end = begin + 1;

@@ -32,7 +32,7 @@ class ShuffleDraws {
 
 inline constexpr std::string_view kShuffleKind = "shuffle";
 
-/// Part of a shuffle's position that stands before that of its input.
+/// Part of a shuffle's position that precedes that of its input.
 struct ShufflePosition {
   std::uint64_t drawn = 0;
   bool input_ended = false;

@@ -152,7 +152,7 @@ class KnownPass : public RandomAccess<T> {
   virtual std::uint64_t restore(PositionReader& reader) const = 0;
 };
 
-/// Random access, or what stands in its way and how to change that.
+/// Random access, or the reason why there is none and how to change that.
 template <typename T>
 struct AccessOrObstacle {
   std::unique_ptr<RandomAccess<T>> access{};

@@ -48,7 +48,7 @@ Crop random_crop(const CropOptions& options, Random& random);
 Crop central_crop(const CropOptions& options);
 
 /// Cuts a part out of an image of planes, [channels, height, width], and lays it out by pixels,
-/// [height, width, channels]. The spans must have these sizes; one of them tells the number of
+/// [height, width, channels]. The spans must have these sizes; one of them gives the number of
 /// channels.
 void crop_planes(std::span<const std::uint8_t> planes, const CropOptions& options, const Crop& crop,
                  std::span<std::uint8_t> pixels);

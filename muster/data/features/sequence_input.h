@@ -7,7 +7,7 @@ namespace muster {
 /// Values of sequence columns for a batch, padded to the longest example.
 struct SequenceInput {
   /// float [rows, steps, width]: the numeric columns side by side, in the order of their names.
-  /// After an example's end stands the column's default_value, or 0. Undefined without such
+  /// Padding after an example's end is the column's default_value, or 0. Undefined without such
   /// columns.
   at::Tensor values{};
   /// int64 [rows, steps], one a categorical column, under its name. -1 after an example's end and

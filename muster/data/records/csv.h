@@ -25,7 +25,7 @@ enum class CsvType : std::uint8_t { kInt32, kInt64, kFloat, kDouble, kString, kI
 /// "int32", "int64", "float", "double", "string", "ignored".
 std::string_view name_of(CsvType type);
 
-/// One field of a row: what it is called in errors, its type, and what stands for a blank.
+/// One field of a row: what it is called in errors, its type, and the value of a blank.
 /// Without a default the field is required.
 struct CsvField {
   std::string name{};
@@ -42,7 +42,7 @@ struct CsvField {
 
 struct CsvOptions {
   char delimiter = ',';
-  /// A field may stand in double quotes, inside which a quote is written twice. Without this,
+  /// A field may be in double quotes, inside which a quote is doubled. Without this,
   /// quotes are letters like others.
   bool use_quotes = true;
   /// Takes blanks (space, tab) off both ends of unquoted strings. Numbers may always have them.

@@ -40,7 +40,7 @@ class TFRecordSource final : public RecordSource {
   TFRecordSourceOptions options_;
   std::optional<RecordIndex> index_;
   RecordReader reader_;
-  /// Set by a seek beyond the end, where there is no record to stand on.
+  /// Set by a seek beyond the end, where there is no record.
   std::optional<std::uint64_t> beyond_end_;
 };
 

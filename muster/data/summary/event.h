@@ -28,8 +28,8 @@ struct NumberTensor {
 
   Type type = Type::kFloat;
   std::vector<std::int64_t> shape{};
-  /// Row by row. A file may hold fewer than the shape asks for: then the last one stands for the
-  /// rest.
+  /// Row by row. A file may hold fewer than the shape asks for: then the last one is repeated for
+  /// the rest.
   std::vector<double> values{};
 
   bool operator==(const NumberTensor&) const = default;

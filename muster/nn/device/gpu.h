@@ -15,7 +15,7 @@
 #include "muster/data/features/batch.h"
 
 /// Functions of a GPU for training and serving, beyond libtorch's device-independent ones. Without
-/// CUDA (no_cuda_gpu.cpp) there are no GPUs, and the CPU stands for one, whose work is done at
+/// CUDA (no_cuda_gpu.cpp) there are no GPUs, and the CPU acts as one, whose work is done at
 /// once.
 namespace muster {
 

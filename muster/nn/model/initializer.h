@@ -11,7 +11,7 @@ namespace muster {
 /// on every machine: only correctly rounded operations are used.
 using Initializer = std::function<void(at::Tensor& tensor, std::uint64_t key)>;
 
-/// Where a kernel's shape says how many inputs and outputs there are.
+/// The dimensions of a kernel's shape that are its inputs and outputs.
 enum class KernelLayout {
   /// [..., in, out], TensorFlow's and our Dense's.
   kInOut,

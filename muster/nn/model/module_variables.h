@@ -11,7 +11,7 @@
 
 namespace muster {
 
-/// How a variable's values stand in a checkpoint, compared with the module's tensor.
+/// Layout of a variable's values in a checkpoint, compared with the module's tensor.
 enum class VariableLayout {
   kAsIs,
   /// libtorch's Linear has [out, in], TensorFlow's dense kernel [in, out].

@@ -18,7 +18,7 @@ struct MovingAverageOptions {
 /// An exponential moving average of every trainable variable, which evaluation and export can use
 /// in place of the variables. It begins with the values that the variables have when it is made.
 /// Whole tables take part, since an average moves where its variable rests; but a row of a table on
-/// the CPU makes up for what it missed only when it is touched or looked at, so a step's time
+/// the CPU makes up for what it missed only when it is touched or read, so a step's time
 /// depends on its rows alone, and the bits are those of moving every row at every step. Belongs to
 /// the thread of its Variables.
 ///

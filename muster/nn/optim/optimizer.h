@@ -52,7 +52,7 @@ struct ProximalAdagradOptions {
 
 /// m += (g - m) (1 - beta1); v += (g^2 - v) (1 - beta2);
 /// w -= rate * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon).
-/// Epsilon stands beside the uncorrected sqrt(v); in torch::optim::Adam it stands beside the
+/// Epsilon is added to the uncorrected sqrt(v); in torch::optim::Adam it is added to the
 /// corrected one, which is the same as epsilon * sqrt(1 - beta2^t) here. Slots `Adam`, `Adam_1`,
 /// and the scalars beta1_power and beta2_power.
 struct AdamOptions {

@@ -68,7 +68,7 @@ class BackEnd {
   /// Throws, and then the system has nothing of it.
   virtual void submit(const JobStore& store, const Submission& submission) const = 0;
 
-  /// Asks what became of these jobs of its own, none of which is over, and keeps that in the store;
+  /// Refreshes these jobs of its own, all of them unfinished, and writes their states to the store;
   /// the lines of their tasks too, where the system has them elsewhere. Throws Unavailable when the
   /// system does not answer.
   virtual void refresh(const JobStore& store, const std::vector<Job>& jobs) const = 0;

@@ -56,7 +56,7 @@ struct RoleInput {
 
 /// `trainingInput` of a job.
 struct TrainingInput {
-  /// "STANDARD_1"; empty where nothing says it, which means BASIC.
+  /// "STANDARD_1"; empty means BASIC.
   std::string scale_tier{};
   RoleInput master{};
   RoleInput worker{};

@@ -18,7 +18,7 @@ namespace muster::jobs {
 ///               environment            NAME=value of the submitting process, zeros between
 ///               program/PROGRAM        a copy of the program, where the job keeps one
 ///               run.lock, run.pid      held by the process that runs it
-///               service.log            what that process says
+///               service.log            the log of that process
 ///               attempts/N/TASK.log    what each task printed, by attempt
 class JobStore {
  public:

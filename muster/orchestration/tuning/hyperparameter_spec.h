@@ -124,7 +124,7 @@ inline constexpr std::size_t kMostGoals = 16;
 /// Cloud ML Engine's `trainingInput.hyperparameters`.
 struct HyperparameterSpec {
   Goal goal = Goal::kMaximize;
-  /// Parents stand before their children.
+  /// Parents come before their children.
   std::vector<ParameterSpec> params{};
   std::int64_t max_trials = 1;
   std::int64_t max_parallel_trials = 1;

@@ -34,7 +34,7 @@ struct StudyOptions {
   std::optional<std::chrono::seconds> trial_limit{};
   /// How long a trial may take to save and exit when it is asked to stop.
   std::chrono::milliseconds grace{10'000};
-  /// How often running trials are looked at, where they may be stopped early.
+  /// How often running trials are checked, if they may be stopped early.
   std::chrono::milliseconds early_stopping_interval{1'000};
   /// Called with every trial when it begins and when it ends.
   std::function<void(const Trial& trial)> on_trial{};

@@ -14,7 +14,7 @@ using EnvironmentVariables = std::map<std::string, std::string, std::less<>>;
 
 EnvironmentVariables variables_of_this_process();
 
-/// One way in which launchers tell a process its place.
+/// One convention by which launchers tell a process its task.
 struct EnvironmentForm {
   /// As TaskEnvironment::source says it.
   std::string source;

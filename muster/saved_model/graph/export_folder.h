@@ -26,7 +26,7 @@ Path write_numbered_export(const Path& base, const std::function<void(const Path
 /// Removes an export so that a server sees a whole one or none.
 void remove_export(const Path& dir);
 
-/// Removes what exports left that did not come to their end: temp-*, and in an object store numbers
+/// Removes leftovers of exports that did not finish: temp-*, and in an object store numbers
 /// without a model. Call it when no process exports to the folder.
 void remove_unfinished_exports(const Path& base);
 

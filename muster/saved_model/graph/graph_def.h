@@ -29,7 +29,7 @@ struct FunctionRef {
   bool operator==(const FunctionRef& other) const;
 };
 
-/// The name of an attribute of the enclosing function, whose value stands here when it is called.
+/// The name of an attribute of the enclosing function, whose value replaces this when it is called.
 struct AttrPlaceholder {
   std::string name{};
   bool operator==(const AttrPlaceholder&) const = default;
@@ -98,7 +98,7 @@ struct NodeDef {
 /// An input or output of an operation or function.
 struct ArgDef {
   std::string name{};
-  /// The type, or kInvalid where an attribute tells it.
+  /// The type, or kInvalid where an attribute has it.
   DataType type = DataType::kInvalid;
   /// The attribute that holds the type; with number_attr a run of values of this type.
   std::string type_attr{};

@@ -79,7 +79,7 @@ using EvaluationResult = std::map<std::string, double>;
 /// order: begin, after_create_session (again after each roll-back), then before_run and after_run
 /// for every step, and end unless an exception ended the run.
 ///
-/// before_evaluation and after_evaluation stand around an evaluation. Its own hooks (EvalSpec's,
+/// before_evaluation and after_evaluation enclose an evaluation. Its own hooks (EvalSpec's,
 /// EvaluateOptions') have both for each, before begin and after end, with the evaluation's session
 /// and in the thread that evaluates. The hooks of a training (TrainSpec's) have both, between two
 /// steps and with the training's session, for each evaluation that the training waits for: that of

@@ -39,7 +39,7 @@ struct RunContract {
   std::vector<RunTerm> others{};
 };
 
-/// By replica of the run: where its input stands; nothing for an input that cannot tell.
+/// Input positions by replica of the run; nothing for an input without positions.
 using InputPositions = std::vector<std::optional<std::string>>;
 
 /// A run between two steps: all that a process needs to continue with it.
@@ -70,8 +70,8 @@ struct StepResult {
   bool overflowed = false;
   /// The global step after it, where others make steps meanwhile; not set: one more than before.
   std::optional<std::int64_t> step{};
-  /// Where all inputs stand after it, as the processes told each other; not set where one process
-  /// runs all replicas.
+  /// Positions of all inputs after it, as the processes reported them to each other; not set where
+  /// one process runs all replicas.
   std::optional<InputPositions> positions{};
 };
 
@@ -92,7 +92,7 @@ class Participant {
   virtual const Updater& run_updater() const = 0;
   /// Replica 0's. They are sent by the process that runs it, and written to by the others.
   virtual const std::vector<at::Tensor>& buffers() const = 0;
-  /// Where the inputs that this process runs stand after the batches of the step that is being
+  /// Positions of the inputs that this process runs after the batches of the step that is being
   /// made. An element for each replica of the run; those of the others are empty.
   virtual InputPositions positions() = 0;
 

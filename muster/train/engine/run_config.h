@@ -23,11 +23,11 @@ enum class ComputeType {
   kFloat16,
 };
 
-/// Whether training steps are compiled (train/compiler): another arithmetic, whose bits are its
-/// own.
+/// Whether training steps are compiled (train/compiler). That is another arithmetic: the bits
+/// differ.
 enum class CompileMode {
   kOff,
-  /// Where a step can be; one that cannot runs operation by operation, and the log says why.
+  /// Compile where possible; other steps run operation by operation, and the log says why.
   kOn,
   /// As kOn, until there are kernels to choose from by measuring.
   kMax,
@@ -53,11 +53,11 @@ struct CheckpointConfig {
   double keep_checkpoint_every_n_hours = 10'000;
 };
 
-/// Settings that the numbers of a run depend on, beside the model and its data. Another value is
-/// another run, to the bit; tasks of a cluster must agree on them.
+/// Settings that the weights of a run depend on, to the bit, beside the model and its data. All
+/// tasks of a cluster must agree on them.
 struct ReproducibilityConfig {
-  /// Every random number of the run is a function of this; the same seed, the same weights. Not
-  /// set: 0 for a cluster and for one process alike, so a run can always be had again.
+  /// Every random number of the run is a function of this: the same seed gives the same weights.
+  /// Not set: 0, for a cluster and for one process alike, so that a run can always be reproduced.
   std::optional<std::uint64_t> tf_random_seed{};
   /// R: how many replicas the run has; 0 takes the checkpoint's, else the number of devices of the
   /// cluster.
@@ -67,8 +67,8 @@ struct ReproducibilityConfig {
   /// processor, or as OMP_NUM_THREADS says.
   int threads_per_replica = 0;
   ComputeType precision = ComputeType::kFloat32;
-  /// Kernels that give the same bits every time. False lets a GPU's libraries try their kernels out
-  /// and take the fastest.
+  /// Kernels that give the same bits every time. False lets a GPU's libraries choose the fastest
+  /// kernels by autotuning.
   bool deterministic = true;
   /// Use muster's CPU kernels instead of libtorch's own where they are faster. Runs of one
   /// process that choose otherwise take turns, step by step.
@@ -78,7 +78,7 @@ struct ReproducibilityConfig {
   std::optional<CompileMode> compile{};
 };
 
-/// Where the replicas of this process run. No part of the arithmetic among devices of one kind.
+/// Devices of this process's replicas. Not part of the arithmetic among devices of one kind.
 struct DeviceConfig {
   /// A tower for each: "cpu", "cuda:0", "cuda:0". Empty: every GPU of the machine, or one CPU where
   /// there is none.
@@ -87,13 +87,13 @@ struct DeviceConfig {
   /// On GPUs: capture the whole step once and replay it, where its shapes allow.
   bool capture_steps = true;
   /// Each name is a device of its own, with a stream and a copy of the variables, also where two
-  /// name the same: to try on one GPU what several would do. Weights are the same either way.
+  /// name the same: to test several GPUs on one. Weights are the same either way.
   bool logical_devices = false;
   /// How many replicas of this process run at the same time; 0: as many as processors allow.
   int concurrent_replicas = 0;
 };
 
-/// How connections between tasks are encrypted: by TLS 1.3, both sides proved. The same for all
+/// Encryption of connections between tasks: TLS 1.3 with mutual authentication. The same for all
 /// tasks.
 struct TlsConfig {
   /// Also MUSTER_TLS=1. Keys are derived from the run's secret, unless files are named.
@@ -108,50 +108,50 @@ struct TlsConfig {
 struct ClusterConfig {
   /// From TF_CONFIG: see RunConfig::from_env().
   TaskEnvironment task{};
-  /// "auto", "ps", "collective", or what makes a strategy.
+  /// "auto", "ps", "collective", or a function that makes a strategy.
   StrategyChoice train_distribute{};
   /// All tasks make each step together. False, with ps tasks: every task's gradients are applied as
-  /// they come, and weights depend on who was faster.
+  /// they come, and weights depend on the tasks' speed.
   bool sync = true;
   /// Without sync: a task waits while its values would be more than this many updates old; 0:
   /// never.
   std::int64_t max_staleness = 0;
-  /// With sync and ps tasks: a step is made without the last so many replicas; what comes too late
-  /// is counted and skipped.
+  /// With sync and ps tasks: a step does not wait for this many replicas, the last ones; gradients
+  /// that come too late are counted and dropped.
   std::int64_t backup_replicas = 0;
   /// With sync: every ps writes steps to a log, from which it continues when it is killed; without
   /// it all tasks go back to the last checkpoint then.
   bool ps_log = false;
   /// How long the chief may take until the first step, and an evaluator looks for a checkpoint.
   std::chrono::seconds session_creation_timeout_secs{7200};
-  /// A task that has not been heard of for so long is lost, and the others continue without it.
+  /// A task that has been silent for this long is lost, and the others continue without it.
   std::chrono::milliseconds peer_timeout{10'000};
   /// How long tasks wait for each other at the start, and for a chief that was lost.
   std::chrono::milliseconds join_timeout{60'000};
-  /// So many workers beside the chief are enough to begin, and needed to continue; others, up to
+  /// This many workers beside the chief are enough to begin, and needed to continue; others, up to
   /// those of the cluster, may come and go meanwhile. 0: the first step waits for all, and the run
   /// goes on with those that are left. Also MUSTER_MIN_WORKERS. The chief's counts.
   std::int64_t min_workers = 0;
   TlsConfig tls{};
-  /// Other settings that must be the same in all tasks, by name, such as the batch size, which only
-  /// the program knows: "--train-batch-size", "128". A task whose values are others than the
+  /// Further settings that must be the same in all tasks, by name, such as the batch size, which
+  /// only the program knows: "--train-batch-size", "128". A task whose values differ from the
   /// chief's is refused.
   std::map<std::string, std::string> terms{};
   /// Arguments that the chief gives to a ps that asks for them: see arguments_of_chief().
   std::vector<std::string> arguments{};
 };
 
-/// How a run is done: where it writes, how often, with how many replicas. A plain value; Estimator
+/// Configuration of a run: its folder, checkpoints, devices, replicas. A plain value; Estimator
 /// checks it once, with check().
 ///
 ///   RunConfig config{.model_dir = "runs/census", .checkpoints = {.save_checkpoints_steps = 500}};
 struct RunConfig {
-  /// Checkpoints, event files and exports are written under this folder. Empty: Estimator makes a
-  /// temporary one and warns.
+  /// Folder of checkpoints, event files and exports. Empty: Estimator makes a temporary one and
+  /// warns.
   Path model_dir{};
-  /// Summaries every so many steps; 0 for none.
+  /// Steps between summaries; 0 for none.
   std::int64_t save_summary_steps = 100;
-  /// Loss and rate are logged every so many steps; 0 for never.
+  /// Steps between logs of loss and rate; 0 for never.
   std::int64_t log_step_count_steps = 100;
   CheckpointConfig checkpoints{};
   ReproducibilityConfig reproducibility{};
@@ -177,7 +177,7 @@ struct RunConfig {
   /// "{'_model_dir': 'runs/census', '_tf_random_seed': None, ...}": tf.estimator's fields in its
   /// order, as far as they mean something here, then muster's own.
   std::string to_string() const;
-  /// The same with model_dir, the seed, and those fields that are not as in RunConfig{}.
+  /// The same with model_dir, the seed, and those fields that differ from RunConfig{}.
   std::string to_short_string() const;
 
   /// Batches between two values of the global step, to count epochs with: `replicas`, else one for

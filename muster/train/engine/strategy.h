@@ -12,7 +12,7 @@ namespace muster {
 struct EstimatorOptions;
 
 /// How the replicas of a run are spread over processes, and how their gradients become one update:
-/// its membership and its reduction. A local one stands where a process runs all replicas;
+/// its membership and its reduction. A local one is used where a process runs all replicas;
 /// distribution/ has the others. Called by the trainer's thread alone: check, membership().join(),
 /// attach, membership().synchronize(), then steps and the end.
 class Strategy {

@@ -55,7 +55,7 @@ struct VocabInfo {
 struct WarmStartSettings {
   /// A model folder (its latest checkpoint), a checkpoint's prefix, or a SavedModel.
   Path ckpt_to_initialize_from{};
-  /// Regular expressions over names. With one entry only trainable variables are looked at; with
+  /// Regular expressions over names. With one entry only trainable variables are considered; with
   /// several also buffers and optimizer slots, as in tf.estimator.
   std::vector<std::string> vars_to_warm_start{".*"};
   /// By the variable's name.
@@ -64,7 +64,7 @@ struct WarmStartSettings {
   std::map<std::string, std::string> var_name_to_prev_var_name{};
 };
 
-/// Target of a warm start: the live tensor, and how it stands in a checkpoint.
+/// Target of a warm start: the live tensor, and its layout in a checkpoint.
 struct WarmStartTarget {
   NamedTensor variable{};
   VariableLayout layout = VariableLayout::kAsIs;
@@ -103,7 +103,7 @@ struct EstimatorOptions {
   /// used.
   std::shared_ptr<const Learner> learner{};
   std::optional<WarmStartSettings> warm_start{};
-  /// Initial values of single variables, before warm_start is looked at: the checkpoints that
+  /// Initial values of single variables, before warm_start applies: the checkpoints that
   /// embedding columns name.
   std::vector<WarmStartSettings> first_values{};
 

@@ -32,7 +32,7 @@ class SecondOrStepTimer {
                     ClockFn clock = std::chrono::steady_clock::now);
 
   /// True for the first step asked about, never for the step of the last trigger, and else once the
-  /// period has passed since then. With a period in steps the clock is not looked at.
+  /// period has passed since then. With a period in steps the clock is not read.
   bool should_trigger(std::int64_t step) const;
   /// Counts from here on. What has passed since the last trigger; nothing the first time.
   std::optional<Elapsed> update_last_triggered(std::int64_t step);
