@@ -7,7 +7,7 @@
 
 namespace muster::fuzz {
 
-/// The bytes of one input in the place of a mapped file.
+/// The bytes of one input instead of a mapped file.
 class MemoryFile final : public MappedFile {
  public:
   explicit MemoryFile(std::string_view bytes) : bytes_(bytes) {}

@@ -71,7 +71,7 @@ TEST(Async, EveryPushIsAStepOnEveryServerAndItsStalenessIsCounted) {
   // Others push once more before they hear of the last step.
   EXPECT_THAT(chief.updates, AllOf(Ge(150), Le(153)));
   EXPECT_EQ(cluster.saved_step(), chief.updates);
-  // Four tasks take turns: three updates of others between two of one's own.
+  // Four tasks take turns: three updates of others between two of its own.
   EXPECT_THAT(chief.mean, AllOf(Ge(1.0), Le(6.0)));
   for (const std::size_t server : {4U, 5U}) {
     const Staleness counted = staleness_in(logs[server]);

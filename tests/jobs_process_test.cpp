@@ -581,7 +581,7 @@ TEST_F(Jobs, ThatCannotBeAreRefusedAndLeaveNothing) {
 //   objects/KIND-NAME   what was made, each with its manifest
 //   state.json          what `get` says while the job's objects are there; then terminating.json
 //   logs/POD            lines of a pod, with times
-//   error               what it says in the place of doing anything
+//   error               what it says instead of doing anything
 //   refused             a kind that cannot be made, and why
 // Every call is a line of `calls`.
 constexpr const char* kFakeKubectl = R"sh(#!/bin/sh

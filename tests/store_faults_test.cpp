@@ -196,7 +196,7 @@ TEST_P(StoreFaults, ATrainingWhoseStoreStaysAwayEndsWithAClearError) {
   });
   const Outcome outcome =
       testing::run_program(CENSUS_PROGRAM, flags(job_), with_two_tries(scheme_));
-  EXPECT_EQ(outcome.status, 75) << "worth another try\n" << outcome.err;
+  EXPECT_EQ(outcome.status, 75) << "a temporary failure\n" << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr(job_.string()));
 }
 

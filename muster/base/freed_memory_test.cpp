@@ -41,7 +41,7 @@ long faults_of_a_step() {
 
 TEST(FreedMemory, IsTakenAgainWithoutFreshPages) {
 #if defined(MUSTER_OTHER_ALLOCATOR) || !defined(__GLIBC__)
-  GTEST_SKIP() << "another allocator stands in the place of glibc's";
+  GTEST_SKIP() << "another allocator replaces glibc's";
 #endif
   keep_freed_memory();
   const long first = faults_of_a_step();

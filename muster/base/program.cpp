@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kMostStatus = 255;
 
-// The status that says "worth another try" to this program's parent: Kubeflow's operator
+// The status that asks this program's parent for a retry: Kubeflow's operator
 // retries those from 128 on alone.
 int retry_status() {
   const char* const text = std::getenv("MUSTER_RETRY_STATUS");

@@ -20,7 +20,7 @@ void fail_writes_beyond_file_limit();
 /// The edge of a program, for main(): calls `body` and returns its status. An exception is logged
 /// and becomes the exit status that describe() gives it: 1 failure, 2 usage error, 75 temporary
 /// failure, 128 + n stopped by signal n after a last checkpoint. MUSTER_RETRY_STATUS=N makes it N
-/// in the place of 75. Writes beyond the file limit fail.
+/// instead of 75. Writes beyond the file limit fail.
 int run_main(const std::function<int()>& body);
 
 /// The same for a program without arguments: --help says so, and any other argument is misuse.

@@ -83,7 +83,7 @@ void read_files(const Path& folder, Template& out) {
   }
 }
 
-// One of muster's by its name, or a folder of one's own.
+// One of muster's by its name, or a folder of your own.
 Template read_template(const std::string& name) {
   Template found;
   const bool is_word = name.find('/') == std::string::npos && name != "." && name != "..";
@@ -130,7 +130,7 @@ void check_project_name(const std::string& name) {
   }
 }
 
-// The text with the values in the place of @KEY@; what has no value stays.
+// The text with the values instead of @KEY@; what has no value stays.
 std::string rendered(std::string_view text, const std::map<std::string, std::string>& values) {
   std::string out;
   while (!text.empty()) {
@@ -212,8 +212,7 @@ void make_project(const NewFlags& flags) {
   write_project(from, values, std::filesystem::absolute(project));
   fmt::print(
       "Made {}: {} files. Two commands build, test and train it:\n"
-      "  cd {} && cmake --preset release && cmake --build --preset release && ctest --preset "
-      "release\n"
+      "  cd {} && cmake --preset dev && cmake --build --preset dev && ctest --preset dev\n"
       "  scripts/make_records && scripts/train_local_cpu\n",
       project.string(), from.files.size(), project.string());
 }
@@ -222,15 +221,15 @@ void make_project(const NewFlags& flags) {
 
 void add_new(CLI::App& command) {
   const auto flags = std::make_shared<NewFlags>();
-  command.add_option("name", flags->name, "Small letters, digits, '_' and '-'");
+  command.add_option("name", flags->name, "Lower-case letters, digits, '_' and '-'");
   command
       .add_option("--template", flags->template_name,
                   "One of --list, or a folder with a template of your own")
       ->capture_default_str();
-  command.add_option("--in", flags->folder, "Where the project's folder is made")
+  command.add_option("--in", flags->folder, "Where the project's folder is created")
       ->capture_default_str();
-  command.add_flag("--list", flags->list, "Print the templates, and make nothing");
-  command.add_flag("--dry-run", flags->dry_run, "Print the files, and make nothing");
+  command.add_flag("--list", flags->list, "Print the templates and exit");
+  command.add_flag("--dry-run", flags->dry_run, "Print the files and exit");
   command.callback([flags] {
     if (flags->list) return print_templates();
     if (flags->name.empty()) throw UsageError("give a name: muster new NAME");

@@ -9,7 +9,7 @@ class SortedTable extends HTMLElement {
 
   /**
    * Columns are {name, label, value(row), cell(row), isNumber}; rows anything, with a `key`. onOpen(row) makes rows
-   * that can be opened; `empty` is shown in the place of rows where there are none.
+   * that can be opened; `empty` is shown instead of rows where there are none.
    */
   show(columns, rows, {label = '', by = '', isReverse = false, onOpen = null, empty = ''} = {}) {
     this.#columns = columns;

@@ -101,7 +101,7 @@ TEST(AsyncCheckpointer, ReportsAFailureAndGoesOn) {
     if (level == log::Level::kError) logged = line;
   });
   std::filesystem::rename(dir / "model", dir / "aside");
-  testing::write_bytes(dir / "model", "a file in the place of the folder");
+  testing::write_bytes(dir / "model", "a file instead of the folder");
   checkpointer.save(1, variables.views());
   checkpointer.flush();
   EXPECT_EQ(checkpointer.status().failed, 1);

@@ -105,7 +105,7 @@ class RecordFilesStage final : public Stage<Record> {
     if (files_.empty()) {
       throw InvalidArgument(
           "a dataset of files needs one file at least; if the list came from glob(), nothing "
-          "matched: give the pattern itself in the place of the list, and a failure names it");
+          "matched: give the pattern itself instead of the list, and a failure names it");
     }
   }
 

@@ -92,7 +92,7 @@ std::shared_ptr<const net::TlsContext> tls_of(const TlsConfig& config, const std
   return net::TlsContext::from_files(files);
 }
 
-// As wait(), but peers that do not come in time are worth another try, and a signal ends it: the
+// As wait(), but peers that do not come in time may be waited for again, and a signal ends it: the
 // thread that beats wakes it twice a second.
 template <typename Ready>
 void wait_for_peers(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,

@@ -149,7 +149,7 @@ TEST(KubernetesState, SaysWhatBecameOfEveryPodThatFailed) {
   const auto seen = [&](const std::string& pod) {
     return kubernetes_state(list_of(job + "," + up + "," + pod), /*has_run=*/true);
   };
-  // One that is worth another try.
+  // One that may be retried.
   EXPECT_EQ(seen(role_pod("worker", 0, "Failed", ended(75))).state, State::kRunning);
   EXPECT_EQ(seen(role_pod("worker", 0, "Failed", ended(75))).note,
             "worker-replica-0: exited with status 75");

@@ -40,7 +40,7 @@ struct YamlValue {
 };
 
 /// The one document of a text. `name` is what places say. Throws InvalidArgument with name and
-/// line for what is no YAML, for a key that stands twice, for an alias of a value that holds it,
+/// line for what is no YAML, for a duplicate key, for an alias of a value that holds it,
 /// and for more values, text or depth than a file of a job has. Throws Unimplemented where muster
 /// was built without yaml-cpp.
 YamlValue parse_yaml(std::string_view text, std::string_view name);

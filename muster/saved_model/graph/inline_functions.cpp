@@ -99,7 +99,7 @@ class Inliner {
   void add(NodeDef node) {
     if (out_.size() >= limits_.nodes) {
       throw ResourceExhausted(
-          "with its functions in the place of their calls the graph has more "
+          "with its functions instead of their calls the graph has more "
           "than {} nodes",
           limits_.nodes);
     }

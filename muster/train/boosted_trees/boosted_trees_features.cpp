@@ -30,7 +30,7 @@ std::int64_t width_of(const FeatureColumn& column) {
   }
   if (column.embedding() != nullptr) {
     throw InvalidArgument(
-        "boosted trees cannot learn an embedding: use indicator_column in the place of {}",
+        "boosted trees cannot learn an embedding: use indicator_column instead of {}",
         column.name());
   }
   throw InvalidArgument(
