@@ -404,7 +404,7 @@ TEST_F(Launch, MisuseNamesTheFlag) {
     EXPECT_EQ(run.status, 2) << run.err;
     return run.err;
   };
-  EXPECT_THAT(error_of({"launch"}), HasSubstr("no program to start: write it behind --"));
+  EXPECT_THAT(error_of({"launch"}), HasSubstr("no program to start: write it after --"));
   EXPECT_THAT(error_of({"launch", "--restart", "often", "--", "true"}), HasSubstr("--restart: "));
   EXPECT_THAT(error_of({"launch", "--port-range", "9-1", "--", "true"}),
               HasSubstr("--port-range: "));
@@ -418,7 +418,7 @@ TEST_F(Launch, MisuseNamesTheFlag) {
 
 TEST_F(Launch, TheHelpOfStopSpeaksOfStopAlone) {
   EXPECT_THAT(run_program(MUSTER_PROGRAM, {"launch", "stop", "--help"}).out,
-              Not(HasSubstr("behind --")));
+              Not(HasSubstr("follow --")));
 }
 
 TEST_F(Launch, AProgramThatIsNotThereIsNamed) {

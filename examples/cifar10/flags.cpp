@@ -12,7 +12,7 @@ void add_data_flags(muster::FlagSet& set, Flags& flags) {
           "Folder with train, validation and eval.tfrecords, from `muster records write "
           "cifar10`");
   set.add("--job-dir,--model-dir", &flags.job_dir,
-          "Checkpoints, events and exports go here; TF_CONFIG may name it, too");
+          "Folder of checkpoints, events and exports; TF_CONFIG may name it, too");
   set.add("--train-on", &flags.train_on, "The images to train on")
       .one_of({"train", "train+validation"});
   set.add("--eval-on", &flags.eval_on, "The images to evaluate with")
@@ -40,7 +40,7 @@ void add_training_flags(muster::FlagSet& set, Flags& flags) {
           "Images of an epoch of the learning rate's schedule: 45000 for the original's; 0: "
           "those there are")
       .not_negative();
-  set.add("--precision", &flags.precision, "Of forward and backward")
+  set.add("--precision", &flags.precision, "Precision of forward and backward")
       .one_of({"float32", "bfloat16"});
   set.add("--seed", &flags.seed, "The same seed gives the same weights");
 }
@@ -65,7 +65,7 @@ void add_input_flags(muster::FlagSet& set, Flags& flags) {
 void add_layout_flags(muster::FlagSet& set, Flags& flags) {
   set.add("--num-gpus", &flags.num_gpus,
           "Towers on as many GPUs; 0: CPU only; not given: 1 where there is one");
-  set.add("--devices", &flags.devices, "Towers by name in the place of --num-gpus: cuda:0,cpu")
+  set.add("--devices", &flags.devices, "Towers by name instead of --num-gpus: cuda:0,cpu")
       .separated_by(',');
   set.add("--variable-strategy", &flags.variable_strategy,
           "Where variables live: CPU or GPU; not given: with the towers")

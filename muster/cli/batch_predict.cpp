@@ -152,7 +152,7 @@ void add_batch_predict(CLI::App& command) {
   const auto flags = std::make_shared<BatchPredictFlags>();
   command
       .add_option("--model-dir,--model_dir", flags->model_dir,
-                  "A SavedModel, or a folder of numbered ones, of which the highest answers")
+                  "A SavedModel, or a folder of numbered ones, of which the highest is used")
       ->required();
   command
       .add_option("--input-paths,--input_paths", flags->input_paths,
@@ -173,7 +173,7 @@ void add_batch_predict(CLI::App& command) {
                   "json (lines) or csv")
       ->capture_default_str();
   command.add_option("--signature-name,--signature_name", flags->signature_name,
-                     "The signature that answers (the only one, or serving_default)");
+                     "The signature to run (the only one, or serving_default)");
   command.add_option("--tag_set,--tag-set,--tag", flags->tag_set,
                      "The tags of the graph, separated by commas (serve); '' is none");
   command.add_option("--key-field,--key_field", flags->key_field,
@@ -189,7 +189,7 @@ void add_batch_predict(CLI::App& command) {
       ->check(CLI::Range(1, 99'999));
   command
       .add_option("--save-secs,--save_secs", flags->save_secs,
-                  "Seconds between saves: what a kill costs at most")
+                  "Seconds between saves: the most work that a kill loses")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 3600.0));
   command.add_option("--region", flags->region, "Ignored; this host predicts");

@@ -49,9 +49,8 @@ void add_explain(CLI::App& command) {
 }
 
 constexpr Command kClusterCommands[] = {
-    {"explain", "print what the environment of a task means and what is wrong with it",
-     add_explain},
-    {"check-logs", "prove that the logs of ps tasks hold every replica of every step once",
+    {"explain", "print a task's environment and its errors", add_explain},
+    {"check-logs", "verify that the logs of ps tasks have each replica of each step once",
      add_cluster_check_logs},
 };
 

@@ -12,8 +12,7 @@ void add_console_flags(CLI::App& command, ConsoleFlags& flags) {
       "The folder of the jobs (MUSTER_JOBS_DIR; default: ~/.local/state/muster/jobs)");
   repeatable(command.add_option("--server", flags.servers,
                                 "HOST:PORT of a muster serve; may be repeated"));
-  command.add_option("--port", flags.port, "Where pages are; 0: any port that is free")
-      ->capture_default_str();
+  command.add_option("--port", flags.port, "Port; 0: any free port")->capture_default_str();
   command
       .add_option("--address", flags.address,
                   "Of this host; another than loopback's needs --tokens-file")
@@ -27,7 +26,7 @@ void add_console_flags(CLI::App& command, ConsoleFlags& flags) {
   command.add_option("--tls-certificate", flags.tls_certificate, "The certificate, as PEM");
   command.add_option("--tls-key", flags.tls_key, "Its key, as PEM");
   command.add_flag("--allow-changes", flags.allow_changes,
-                   "Lets pages change things; without it they only show");
+                   "Allow pages to change jobs and models; without it they are read-only");
 }
 
 }  // namespace muster::cli

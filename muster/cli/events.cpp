@@ -321,9 +321,9 @@ void add_events_show(CLI::App& command) {
   command.add_option("--tag", options->tags, "Print the values under this tag; may be repeated");
   command
       .add_option("--limit", options->limit,
-                  "At most this many rows, of values the latest; 0 for all")
+                  "At most this many rows; of values, the latest; 0: all")
       ->capture_default_str();
-  add_json_flag(command, options->as_json, "One JSON object a row, values in full");
+  add_json_flag(command, options->as_json, "One JSON object per row, with complete values");
   command.callback([options] { run(*options); });
 }
 

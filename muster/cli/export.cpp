@@ -9,7 +9,7 @@ constexpr Command kExportCommands[] = {
     {"graphdef", "write one signature as a GraphDef with constants for variables",
      add_export_graph_def},
     {"onnx", "write one signature as an ONNX model", add_export_onnx},
-    {"savedmodel", "join the graph of a model_dir with a checkpoint into a SavedModel",
+    {"savedmodel", "write a SavedModel from the graph and a checkpoint of a model_dir",
      add_export_saved_model},
 };
 

@@ -137,7 +137,7 @@ void add_flags(CLI::App& command, ExportOnnxOptions& options, const char* output
       "--saved-model,--saved_model", options.saved_model,
       "The folder of a SavedModel, or of numbered ones, of which the newest is taken");
   command.add_option("--model-dir,--model_dir", options.model_dir,
-                     "The folder of a training, with graph.pb and checkpoints");
+                     "The model folder of a run, with graph.pb and checkpoints");
   command.add_option("--checkpoint", options.checkpoint,
                      "With --model-dir: a prefix such as DIR/model.ckpt-400 (the latest)");
   command.add_option("--tag_set,--tag-set,--tag", options.tag_set,

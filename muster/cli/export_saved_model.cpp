@@ -40,7 +40,7 @@ void add_export_saved_model(CLI::App& command) {
   const auto options = std::make_shared<ExportSavedModelOptions>();
   command
       .add_option("--model-dir,--model_dir", options->model_dir,
-                  "The folder of a training, with graph.pb and checkpoints")
+                  "The model folder of a run, with graph.pb and checkpoints")
       ->required();
   command.add_option("--checkpoint", options->checkpoint,
                      "A prefix such as DIR/model.ckpt-400; the latest one if it is not given");

@@ -341,10 +341,10 @@ void add_copy_flags(CLI::App& command, FsOptions& options) {
                   "last the new name, or a folder to put them into")
       ->required()
       ->expected(2, CLI::detail::expected_max_vector_size);
-  command.add_option("--parallel", options.parallel, "Files on their way at once")
+  command.add_option("--parallel", options.parallel, "Files copied at one time")
       ->check(CLI::Range(1, 64));
   command.add_flag("--resume", options.resume,
-                   "Skip files that are there with the same size and are not older");
+                   "Skip files that exist with the same size and are not older");
 }
 
 using RunFs = void (*)(const FsOptions&);
@@ -367,7 +367,7 @@ void add_cat(CLI::App& command) {
 void add_cp(CLI::App& command) {
   const auto options = std::make_shared<FsOptions>();
   add_copy_flags(command, *options);
-  command.add_flag("-r,--recursive", options->recursive, "Copy folders with all that is in them");
+  command.add_flag("-r,--recursive", options->recursive, "Copy folders with their contents");
   command.callback([options] { run_cp(with_target(*options)); });
 }
 
@@ -380,14 +380,14 @@ void add_mv(CLI::App& command) {
 void add_rm(CLI::App& command) {
   const auto options = std::make_shared<FsOptions>();
   add_paths(command, *options);
-  command.add_flag("-r,--recursive", options->recursive, "Remove folders with all that is in them");
+  command.add_flag("-r,--recursive", options->recursive, "Remove folders with their contents");
   command.callback([options] { run_rm(*options); });
 }
 
 constexpr Command kFsCommands[] = {
     {"ls", "list folders", add_listing<run_ls>},
     {"stat", "show sizes and times", add_listing<run_stat>},
-    {"du", "add up what lies below folders", add_listing<run_du>},
+    {"du", "print the total size of folders", add_listing<run_du>},
     {"cat", "print files", add_cat},
     {"cp", "copy files and folders", add_cp},
     {"mv", "move files and folders", add_mv},

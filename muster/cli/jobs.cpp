@@ -156,7 +156,8 @@ void add_list(CLI::App& command) {
   const auto flags = add_jobs_flags(command);
   const auto limit = std::make_shared<std::size_t>(0);
   const auto as_json = std::make_shared<bool>(false);
-  command.add_option("--limit", *limit, "The newest so many; 0: all")->capture_default_str();
+  command.add_option("--limit", *limit, "Print only this many, the newest; 0: all")
+      ->capture_default_str();
   add_json_flag(command, *as_json, "One JSON object per job, a line each");
   command.callback([=] {
     const JobStore store = job_store(*flags);
@@ -278,7 +279,7 @@ void add_describe(CLI::App& command) {
   const auto as_json = std::make_shared<bool>(false);
   command.add_option("job", *name, "The name of the job")->required();
   add_json_flag(command, *as_json, "One JSON object");
-  command.add_flag("--summarize", *short_form, "Tables of what matters, in the place of YAML")
+  command.add_flag("--summarize", *short_form, "A summary in tables, instead of YAML")
       ->excludes("--json");
   command.callback([=] {
     const JobStore store = job_store(*flags);
@@ -322,8 +323,8 @@ void add_stream_logs(CLI::App& command) {
   const auto multiline = std::make_shared<bool>(false);
   command.add_option("job", *name, "The name of the job")->required();
   command.add_option("--task-name", options->task_name,
-                     "Of one task alone: worker-replica-1, worker:1, service");
-  command.add_option("--polling-interval", options->polling_interval, "Seconds between looks")
+                     "Print one task only: worker-replica-1, worker:1, service");
+  command.add_option("--polling-interval", options->polling_interval, "Seconds between polls")
       ->capture_default_str()
       ->check(CLI::Range(0.01, 3600.0));
   command.add_flag("--allow-multiline-logs", *multiline,
@@ -436,13 +437,13 @@ void add_delete(CLI::App& command) {
 constexpr Command kJobsCommands[] = {
     {"submit", "start a program as a job, in the background", add_jobs_submit},
     {"list", "list jobs, newest first", add_list},
-    {"describe", "show a job and how far it has come", add_describe},
-    {"stream-logs", "print the lines of all tasks until the job is over", add_stream_logs},
-    {"wait", "wait until a job is over", add_wait},
-    {"cancel", "end a job after a last checkpoint", add_cancel},
+    {"describe", "show a job and its progress", add_describe},
+    {"stream-logs", "print the logs of all tasks until the job ends", add_stream_logs},
+    {"wait", "wait until a job ends", add_wait},
+    {"cancel", "stop a job after a last checkpoint", add_cancel},
     {"update", "change the labels of a job", add_update},
-    {"delete", "remove the record and the logs of a job that is over", add_delete},
-    {"supervise", "run the queue of a folder until nothing is left to do", add_supervise},
+    {"delete", "remove the record and logs of a finished job", add_delete},
+    {"supervise", "run the queue in the foreground until it is empty", add_supervise},
 };
 
 }  // namespace

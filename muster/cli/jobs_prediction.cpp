@@ -190,7 +190,7 @@ void submit_prediction(const PredictionFlags& flags) {
 
 void add_input_flags(CLI::App& command, PredictionFlags& flags) {
   command.add_option("--model-dir", flags.model_dir,
-                     "A SavedModel, or a folder of numbered ones, of which the highest answers");
+                     "A SavedModel, or a folder of numbered ones, of which the highest is used");
   command.add_option("--model", flags.model, "A model of `muster models`");
   command.add_option("--version", flags.version, "Its version; the default one without it");
   command
@@ -213,12 +213,12 @@ void add_input_flags(CLI::App& command, PredictionFlags& flags) {
   command.add_option("--output-format", flags.output_format, "json (lines) or csv")
       ->capture_default_str();
   command.add_option("--signature-name", flags.signature_name,
-                     "The signature that answers (the only one, or serving_default)");
+                     "The signature to run (the only one, or serving_default)");
   command.add_option("--key-field", flags.key_field,
                      "A field of each instance that is copied to its prediction");
   command
       .add_option("--save-secs", flags.save_secs,
-                  "Seconds between saves: what a kill costs at most")
+                  "Seconds between saves: the most work that a kill loses")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 3600.0));
   command.add_option("--batch-size", flags.batch_size, "Instances per run of the model")
@@ -293,7 +293,7 @@ void add_submit_prediction(CLI::App& command) {
   command.add_option("--machine-type", flags->machine_type,
                      "What the job takes of its host (a processor and 1 GB for each worker)");
   command.add_option("--labels", flags->labels, "KEY=VALUE,...");
-  command.add_flag("--stream-logs", flags->stream_logs, "Print its lines until it is over");
+  command.add_flag("--stream-logs", flags->stream_logs, "Print its logs until it ends");
   add_cloud_flags(command, flags);
   command.callback([flags] {
     try {

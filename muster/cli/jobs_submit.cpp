@@ -129,7 +129,7 @@ void apply_flags(const SubmitFlags& flags, Submission& submission) {
 
 // --------------------------------------------------------------------------------- the program
 
-// With a module all words behind -- are arguments; without, the first is the program.
+// With a module all words after -- are arguments; without, the first is the program.
 void choose_command(const SubmitFlags& flags, Job& job) {
   TrainingInput& input = job.training_input;
   std::vector<std::string> words = program_arguments();
@@ -137,7 +137,7 @@ void choose_command(const SubmitFlags& flags, Job& job) {
   if (program.empty()) {
     if (words.empty()) {
       throw UsageError(
-          "no program to run: write it behind --, as in `muster jobs submit training NAME -- "
+          "no program to run: write it after --, as in `muster jobs submit training NAME -- "
           "./census`, or name it with --module-name");
     }
     program = words.front();
@@ -295,7 +295,7 @@ void add_training_flags(CLI::App& command, const std::shared_ptr<SubmitFlags>& f
   command.add_option("--labels", flags->labels, "KEY=VALUE,...");
   command.add_option(
       "--module-name", flags->module_name,
-      "The program, or trainer.task for the program trainer/task; all words behind -- are "
+      "The program, or trainer.task for the program trainer/task; all words after -- are "
       "its arguments then");
   command.add_option("--package-path", flags->package_path,
                      "The folder of the program; tasks run in the folder that holds it");
@@ -309,23 +309,23 @@ void add_training_flags(CLI::App& command, const std::shared_ptr<SubmitFlags>& f
 
 void add_life_flags(CLI::App& command, const std::shared_ptr<SubmitFlags>& flags) {
   command.add_option("--max-running-time", flags->max_running_time,
-                     "Such as 7200s: the job is cancelled then");
+                     "Cancel the job after this time, such as 7200s");
   command.add_flag("--warm", flags->is_warm,
                    "Of a study: load the program once and fork it for every trial");
   command.add_option("--restarts", flags->restarts, "How often a task that fails is restarted")
       ->capture_default_str()
       ->check(CLI::Range(0, 1000));
-  command.add_option("--grace", flags->grace_seconds, "Seconds that tasks get to save and end")
+  command.add_option("--grace", flags->grace_seconds, "Seconds that tasks get to save and exit")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 86400.0));
-  command.add_option("--log-bytes", flags->log_bytes, "The most that is kept of a task's log")
+  command.add_option("--log-bytes", flags->log_bytes, "Most bytes kept of a task's log")
       ->capture_default_str()
       ->check(CLI::Range(std::uint64_t{65536}, std::uint64_t{1} << 40));
   command.add_flag("--keep-program", flags->keeps_program,
                    "Copy the program into the job's folder and run the copy: what is built later "
                    "changes nothing for this job");
   CLI::Option* stream =
-      command.add_flag("--stream-logs", flags->stream_logs, "Print its lines until it is over");
+      command.add_flag("--stream-logs", flags->stream_logs, "Print its logs until it ends");
   command.add_flag("--async", flags->is_async, "For gcloud's scripts")->excludes(stream);
   for (const char* name : kFlagsOfACloud) {
     command
@@ -341,7 +341,7 @@ void add_training(CLI::App& command) {
   add_training_flags(command, flags);
   add_life_flags(command, flags);
   command.footer(
-      "The program and its arguments follow behind --: muster jobs submit training NAME -- "
+      "The program and its arguments follow --: muster jobs submit training NAME -- "
       "./census");
   command.callback([flags] {
     try {
@@ -356,7 +356,7 @@ void add_training(CLI::App& command) {
 
 constexpr Command kSubmitCommands[] = {
     {"training", "submit a training program", add_training},
-    {"prediction", "submit files to be answered by a model", add_submit_prediction},
+    {"prediction", "submit files of instances to predict", add_submit_prediction},
 };
 
 }  // namespace

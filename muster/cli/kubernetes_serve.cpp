@@ -69,7 +69,7 @@ void add_kubernetes_serve(CLI::App& command) {
 }
 
 constexpr Command kKubernetesCommands[] = {
-    {"serve", "print what serves a model: kubectl apply -f - takes it", add_kubernetes_serve},
+    {"serve", "print the manifest of a model server, for kubectl apply -f -", add_kubernetes_serve},
 };
 
 }  // namespace

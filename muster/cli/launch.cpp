@@ -72,7 +72,7 @@ launch::LaunchOptions to_options(const LaunchFlags& flags) {
         "--master does not go with --evaluator: a master evaluates itself; leave one out");
   }
   if (program_arguments().empty()) {
-    throw UsageError("no program to start: write it behind --, as in `muster launch -- ./census`");
+    throw UsageError("no program to start: write it after --, as in `muster launch -- ./census`");
   }
   launch::LaunchOptions options;
   options.cluster.chief = flags.chief || flags.evaluator ? job::kChief : job::kMaster;
@@ -164,13 +164,14 @@ void add_cluster_flags(CLI::App& command, LaunchFlags& flags) {
   command.add_option("--ps", flags.ps, "Parameter servers")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
-  command.add_flag("--tls", flags.tls, "Tasks encrypt what they send each other (TLS 1.3)");
-  command.add_flag("--evaluator", flags.evaluator, "Also an evaluator; the master is a chief then");
+  command.add_flag("--tls", flags.tls, "Encrypt messages between tasks (TLS 1.3)");
+  command.add_flag("--evaluator", flags.evaluator,
+                   "Start an evaluator too; the master is then a chief");
   CLI::Option* chief = command.add_flag("--chief", flags.chief, "Call the first task chief");
   command.add_flag("--master", flags.master, "Call the first task master (the default)")
       ->excludes(chief);
   command.add_option("--gpus", flags.gpus,
-                     "GPUs such as 0,1, dealt in turn to all tasks but ps; none hides them");
+                     "GPUs such as 0,1, assigned in turn to all tasks except ps; none hides them");
   command
       .add_option(
           "--bind", flags.bind,
@@ -186,7 +187,7 @@ void add_run_flags(CLI::App& command, LaunchFlags& flags) {
       ->capture_default_str();
   command.add_option("--restart", flags.restart, "never, on-failure or on-failure:N")
       ->capture_default_str();
-  command.add_option("--grace", flags.grace_seconds, "Seconds that tasks get to end")
+  command.add_option("--grace", flags.grace_seconds, "Seconds that tasks get to exit")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   command
@@ -195,10 +196,10 @@ void add_run_flags(CLI::App& command, LaunchFlags& flags) {
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   command.add_option("--training-log", flags.training_log,
-                     "Diary of runs (default: training_log.md beside the log folder)");
+                     "File with an entry per run (default: training_log.md beside the log folder)");
   command.add_flag("--no-training-log", flags.no_training_log, "Write no entry there");
   command.add_option("--job-name", flags.job_name, "Heading of the entry");
-  command.add_option("--hypothesis", flags.hypothesis, "What this run is to show, for the entry");
+  command.add_option("--hypothesis", flags.hypothesis, "The hypothesis of this run, for the entry");
   command.add_flag("--dry-run", flags.dry_run, "Print what would be started");
 }
 
@@ -208,12 +209,12 @@ void add_launch(CLI::App& command) {
   const auto flags = std::make_shared<LaunchFlags>();
   add_cluster_flags(command, *flags);
   add_run_flags(command, *flags);
-  command.footer("The program and its arguments follow behind --: muster launch -- ./census");
+  command.footer("The program and its arguments follow --: muster launch -- ./census");
   CLI::App* stop_command =
-      command.add_subcommand("stop", "end a launch, and tasks that outlived theirs");
+      command.add_subcommand("stop", "stop a launch, and tasks left by earlier ones");
   add_stop(*stop_command);
-  CLI::App* scale_command =
-      command.add_subcommand("scale", "have a launch with --workers LEAST:MOST run so many");
+  CLI::App* scale_command = command.add_subcommand(
+      "scale", "set the number of workers of a launch with --workers LEAST:MOST");
   add_scale(*scale_command);
   command.require_subcommand(0, 1);
   command.callback([flags, stop_command, scale_command] {

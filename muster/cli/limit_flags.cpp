@@ -13,12 +13,12 @@ void add_limit(CLI::App& group, const std::string& name, std::int64_t& limit,
 }  // namespace
 
 void add_limit_flags(CLI::App& command, executor::RunLimits& limits) {
-  auto* const group = command.add_option_group(
-      "limits", "What loading the model, and then the request, may use of this machine");
+  auto* const group =
+      command.add_option_group("limits", "Limits for loading the model, and for each request");
   add_limit(*group, "--max-live-bytes,--max_live_bytes", limits.live_bytes,
-            "Bytes of values at one time, beside variables and inputs");
+            "Bytes of values at one time, without variables and inputs");
   add_limit(*group, "--max-total-bytes,--max_total_bytes", limits.total_bytes,
-            "Bytes of all values that are made");
+            "Bytes of all values that are computed");
   add_limit(*group, "--max-operations,--max_operations", limits.operations,
             "Operations that are run");
   add_limit(*group, "--max-calls,--max_calls", limits.calls,
@@ -27,7 +27,7 @@ void add_limit_flags(CLI::App& command, executor::RunLimits& limits) {
       ->add_option_function<std::int64_t>(
           "--max-seconds,--max_seconds",
           [&limits](const std::int64_t& seconds) { limits.time = std::chrono::seconds(seconds); },
-          "Time, looked at between operations and inside of long ones (600)")
+          "Time, checked between operations and within long ones (600)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
 }
 

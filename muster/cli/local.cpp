@@ -80,7 +80,7 @@ void add_train(CLI::App& command) {
   command.add_option("--job-dir", flags->job_dir, "Handed to the program as --job-dir, at the end");
   command.add_option("--log-dir", flags->log_dir, "Folder for TASK.log and TASK.pid")
       ->capture_default_str();
-  command.footer("Arguments for the program follow behind --.");
+  command.footer("Arguments for the program follow --.");
   command.callback([flags, counts] {
     log::set_task("local");
     for (const CLI::Option* count : counts) {
@@ -97,8 +97,8 @@ void add_train(CLI::App& command) {
 }
 
 constexpr Command kLocalCommands[] = {
-    {"train", "run a training program here, as gcloud's local train does", add_train},
-    {"predict", "answer instances with a SavedModel, as gcloud's local predict does",
+    {"train", "run a training program on this host, as gcloud's local train does", add_train},
+    {"predict", "predict instances with a SavedModel, as gcloud's local predict does",
      add_local_predict},
 };
 

@@ -7,8 +7,8 @@ namespace {
 
 constexpr Command kModelCommands[] = {
     {"show", "print the signatures of a SavedModel, as saved_model_cli show does", add_model_show},
-    {"run", "compute a signature's outputs, as saved_model_cli run does", add_model_run},
-    {"scan", "look for operations that reach out of a SavedModel, as saved_model_cli scan does",
+    {"run", "run a signature, as saved_model_cli run does", add_model_run},
+    {"scan", "find unsafe operations in a SavedModel, as saved_model_cli scan does",
      add_model_scan},
 };
 

@@ -51,7 +51,7 @@ Flags add_common(CLI::App& command) {
       ->envname("MUSTER_MODELS_DIR")
       ->capture_default_str();
   command.add_option("--server", flags->server,
-                     "HOST:PORT of a server whose --models-dir it is, in the place of the folder");
+                     "HOST:PORT of a server to ask instead of the folder");
   for (const char* name : kOfTheCloud) {
     command
         .add_option_function<std::string>(
@@ -166,7 +166,7 @@ void confirm(const ModelsFlags& flags, const std::string& question) {
 void add_models_create(CLI::App& command) {
   const Flags flags = add_common(command);
   add_name(command, flags, "Letters, digits and _");
-  command.add_option("--description", flags->description, "What it is");
+  command.add_option("--description", flags->description, "A description");
   set_action(command, flags, [](const ModelsFlags& given, ModelCatalog& models) {
     models.create_model(given.name, given.description);
     fmt::print(stderr, "Created ml engine model [models/{}].\n", given.name);
@@ -227,7 +227,7 @@ void add_versions_create(CLI::App& command) {
       .add_option("--origin", flags->origin,
                   "A SavedModel, or a folder of numbered ones, of which the highest is copied")
       ->required();
-  command.add_option("--description", flags->description, "What it is");
+  command.add_option("--description", flags->description, "A description");
   set_action(command, flags, [](const ModelsFlags& given, ModelCatalog& models) {
     models.create_version(given.model, given.name, given.origin, given.description);
     fmt::print(stderr, "Creating version (this might take a few minutes)......done.\n");
@@ -277,7 +277,7 @@ void add_versions_update(CLI::App& command) {
   const Flags flags = add_common(command);
   add_name(command, flags, "The version");
   add_model_flag(command, flags);
-  command.add_option("--description", flags->description, "What it is")->required();
+  command.add_option("--description", flags->description, "A description")->required();
   set_action(command, flags, [](const ModelsFlags& given, ModelCatalog& models) {
     models.set_description(given.model, given.name, given.description);
     fmt::print(stderr, "Updating version [{}]......done.\n", given.name);
@@ -297,18 +297,18 @@ void add_versions_delete(CLI::App& command) {
 }
 
 constexpr Command kModelsCommands[] = {
-    {"create", "make room for the versions of a model", add_models_create},
+    {"create", "create a model, without versions", add_models_create},
     {"list", "list models and their default versions", add_models_list},
     {"describe", "show a model", add_models_describe},
     {"delete", "remove a model that has no versions", add_models_delete},
 };
 
 constexpr Command kVersionsCommands[] = {
-    {"create", "copy an export to be a version", add_versions_create},
+    {"create", "create a version from an export", add_versions_create},
     {"list", "list the versions of a model", add_versions_list},
     {"describe", "show a version", add_versions_describe},
-    {"set-default", "choose who answers requests that name no version", add_versions_set_default},
-    {"update", "change what is said of a version", add_versions_update},
+    {"set-default", "set the version for requests that name none", add_versions_set_default},
+    {"update", "change the description of a version", add_versions_update},
     {"delete", "remove a version", add_versions_delete},
 };
 

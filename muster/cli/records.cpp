@@ -6,13 +6,13 @@ namespace muster::cli {
 namespace {
 
 constexpr Command kRecordsCommands[] = {
-    {"write", "turn a data set into TFRecord files", add_records_write},
+    {"write", "convert a data set to TFRecord files", add_records_write},
     {"show", "print the records of a file", add_records_show},
-    {"verify", "check every checksum and report each error with its offset", add_records_verify},
+    {"verify", "verify all checksums and report each error with its offset", add_records_verify},
     {"index", "write the side index FILE.index, for random access and exact counts",
      add_records_index},
-    {"synth", "make a synthetic data set with a known best answer", add_records_synth},
-    {"bench", "time the reading of a file against memcpy", add_records_bench},
+    {"synth", "generate a synthetic data set with a known best result", add_records_synth},
+    {"bench", "measure how fast a file is read, compared with memcpy", add_records_bench},
 };
 
 }  // namespace

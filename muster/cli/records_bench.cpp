@@ -94,7 +94,8 @@ void run(const RecordsBenchOptions& options) {
 void add_records_bench(CLI::App& command) {
   const auto options = std::make_shared<RecordsBenchOptions>();
   command.add_option("FILE", options->file, "A TFRecord file")->required();
-  command.add_option("--repetitions", options->repetitions, "Timings that the median is taken of")
+  command
+      .add_option("--repetitions", options->repetitions, "Timings, of which the median is printed")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command.callback([options] { run(*options); });

@@ -31,7 +31,7 @@ void run(const RecordsIndexOptions& options) {
 void add_records_index(CLI::App& command) {
   const auto options = std::make_shared<RecordsIndexOptions>();
   command.add_option("FILE", options->files, "TFRecord files, globs or NAME@N")->required();
-  command.add_flag("--force", options->force, "Also where a valid index is there");
+  command.add_flag("--force", options->force, "Replace valid indexes too");
   command.callback([options] { run(*options); });
 }
 

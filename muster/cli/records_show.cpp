@@ -169,10 +169,10 @@ void add_records_show(CLI::App& command) {
   const auto options = std::make_shared<RecordsShowOptions>();
   command.add_option("FILE", options->file, "A TFRecord file, also a compressed one")->required();
   command.add_option("--limit", options->limit, "Records to print")->capture_default_str();
-  command.add_option("--skip", options->skip, "Records to pass over first")->capture_default_str();
-  command.add_option("--values", options->values, "Values to print of each feature")
+  command.add_option("--skip", options->skip, "Records to skip first")->capture_default_str();
+  command.add_option("--values", options->values, "Values to print per feature")
       ->capture_default_str();
-  add_json_flag(command, options->as_json, "One JSON object a record, with all values");
+  add_json_flag(command, options->as_json, "One JSON object per record, with all values");
   command.callback([options] { run(*options); });
 }
 

@@ -133,8 +133,8 @@ void run(const RecordsVerifyOptions& options) {
 void add_records_verify(CLI::App& command) {
   const auto options = std::make_shared<RecordsVerifyOptions>();
   command.add_option("FILE", options->files, "TFRecord files, globs or NAME@N")->required();
-  add_json_flag(command, options->json, "One JSON object a file");
-  command.add_option("--max-errors", options->max_errors, "Errors printed a file")
+  add_json_flag(command, options->json, "One JSON object per file");
+  command.add_option("--max-errors", options->max_errors, "Errors printed per file")
       ->capture_default_str();
   command.callback([options] { run(*options); });
 }

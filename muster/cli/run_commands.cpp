@@ -31,9 +31,9 @@ int parse_and_run(int argc, char** argv, std::span<const Command> commands,
   app.name("muster");
   app.set_help_all_flag("--help-all", "Print the help of all commands");
   app.footer(
-      "Data goes to standard output, talk to standard error. Exit status: 0 done, 1 failed, 2 "
-      "misused, "
-      "75 worth another try.");
+      "Data goes to standard output, messages to standard error. Exit status: 0 success, 1 "
+      "failure, "
+      "2 usage error, 75 temporary failure: retry.");
   add_flags(app);
   app.add_option_function<std::string>("--log-level", set_log_level,
                                        "debug, info, warning, error or off (also MUSTER_LOG_LEVEL)")

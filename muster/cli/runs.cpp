@@ -377,7 +377,7 @@ void compare_runs(const std::string& first_word, const std::string& second_word,
 }
 
 void add_json(CLI::App& command, RunsFlags& flags) {
-  add_json_flag(command, flags.as_json, "JSON in the place of a table");
+  add_json_flag(command, flags.as_json, "JSON instead of a table");
 }
 
 void add_runs_list(CLI::App& command) {
@@ -387,7 +387,7 @@ void add_runs_list(CLI::App& command) {
   repeatable(command.add_option("--metric", flags->metrics, "Show this one; may be repeated"))
       ->delimiter(',');
   command.add_option("--sort", flags->sort, "By this metric, smallest first (by when they began)");
-  command.add_flag("--reverse", flags->reverse, "The other way round");
+  command.add_flag("--reverse", flags->reverse, "Reverse the order");
   add_json(command, *flags);
   command.callback([flags] { list_runs(*flags); });
 }
@@ -414,8 +414,8 @@ void add_runs_compare(CLI::App& command) {
 
 constexpr Command kRunsCommands[] = {
     {"list", "print a table of runs, sorted by a metric", add_runs_list},
-    {"show", "print what a run was made of and what came out", add_runs_show},
-    {"compare", "print what two runs differ in", add_runs_compare},
+    {"show", "print a run's code, data, flags and metrics", add_runs_show},
+    {"compare", "print the differences of two runs", add_runs_compare},
 };
 
 }  // namespace

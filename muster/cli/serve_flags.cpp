@@ -51,48 +51,47 @@ CLI::Option* add(CLI::App& command, const char* name, T& value, const char* help
 
 void add_model_flags(CLI::App& command, ServeFlags& flags) {
   command.add_option("folder", flags.folder,
-                     "A SavedModel, a folder of numbered ones, or the folder of a training");
+                     "A SavedModel, a folder of numbered ones, or the model folder of a run");
   add(command, "model_base_path", flags.model_base_path, "The same, as TensorFlow Serving has it");
   add(command, "model_name", flags.model_name,
-      "Its name in requests (the folder's name; default with --model-base-path)");
+      "The model's name in requests (the folder's name; default with --model-base-path)");
   add(command, "models_dir", flags.models_dir,
-      "Every model of a folder that muster models and muster versions keep");
+      "Serve all models of a folder of muster models and muster versions");
   add(command, "model_config_file", flags.model_config_file,
       "Many models: a ModelServerConfig in protobuf's text format");
   add(command, "model_config_file_poll_wait_seconds", flags.model_config_file_poll_wait_seconds,
-      "How often that file is read again (0: on SIGHUP alone)");
+      "Seconds between reads of that file (0: only on SIGHUP)");
   add(command, "file_system_poll_wait_seconds", flags.file_system_poll_wait_seconds,
-      "How often folders are looked at for new versions (1; 0: once)");
-  add(command, "max_num_load_retries", flags.max_num_load_retries,
-      "How often a load that failed is tried again (5)");
+      "Seconds between looks for new versions (1; 0: once)");
+  add(command, "max_num_load_retries", flags.max_num_load_retries, "Retries of a failed load (5)");
   add(command, "load_retry_interval_micros", flags.load_retry_interval_micros,
-      "Time between tries (60 s)");
+      "Time between retries (60 s)");
   add(command, "allow_version_labels_for_unavailable_models",
       flags.allow_version_labels_for_unavailable_models,
       "A new label may name a version that is not loaded");
   add(command, "resource_preserving", flags.resource_preserving,
-      "The old version goes before the new one is loaded: less memory, and a gap");
+      "Unload the old version before the new one is loaded: less memory, and a gap");
   add(command, "saved_model_tags", flags.saved_model_tags,
       "The tags of the graph, separated by commas (serve)");
   add(command, "enable_model_warmup", flags.enable_model_warmup,
       "Ask what assets.extra/tf_serving_warmup_requests holds before a version answers (true)");
   add(command, "num_request_iterations_for_warmup", flags.num_request_iterations_for_warmup,
-      "How often each of these is asked (1)");
+      "Repetitions of each warmup request (1)");
 }
 
 void add_port_flags(CLI::App& command, ServeFlags& flags) {
   add(command, "address", flags.address, "The address to listen on (all of this host)");
-  add(command, "port", flags.port, "Of gRPC (8500); 0 is none, auto any that is free");
-  add(command, "rest_api_port", flags.rest_api_port, "Of REST (8501); 0 is none, auto any");
+  add(command, "port", flags.port, "Port of gRPC (8500); 0: none, auto: any free port");
+  add(command, "rest_api_port", flags.rest_api_port,
+      "Port of REST (8501); 0: none, auto: any free port");
   add(command, "grpc_socket_path", flags.grpc_socket_path, "A Unix socket for gRPC");
-  add(command, "grpc_max_threads", flags.grpc_max_threads, "Calls at one time (64 per processor)");
+  add(command, "grpc_max_threads", flags.grpc_max_threads, "Concurrent calls (64 per processor)");
   add(command, "grpc_max_message_bytes", flags.grpc_max_message_bytes, "Of a request (128 MiB)");
   add(command, "grpc_max_total_bytes", flags.grpc_max_total_bytes,
       "Of all requests together (1 GiB)");
   add(command, "grpc_channel_arguments", flags.grpc_channel_arguments,
       "Settings of gRPC: name=value,name=value");
-  add(command, "grpc_reflection", flags.grpc_reflection,
-      "Tell clients which calls there are (true)");
+  add(command, "grpc_reflection", flags.grpc_reflection, "Offer gRPC reflection (true)");
   add(command, "enable_serialization_as_tensor_content",
       flags.enable_serialization_as_tensor_content, "Answer with tensor_content");
   add(command, "enable_signature_method_name_check", flags.enable_signature_method_name_check,
@@ -100,36 +99,36 @@ void add_port_flags(CLI::App& command, ServeFlags& flags) {
   add(command, "rest_api_num_threads", flags.rest_api_num_threads,
       "Threads that answer REST (4 per processor)");
   add(command, "rest_api_timeout_in_ms", flags.rest_api_timeout_in_ms,
-      "What a request may take (30000)");
+      "Timeout of a request (30000)");
   add(command, "rest_api_enable_cors_support", flags.rest_api_enable_cors_support,
-      "Let pages of other sites call");
+      "Allow calls from pages of other sites (CORS)");
   add(command, "rest_api_max_body_bytes", flags.rest_api_max_body_bytes, "Of a request (64 MiB)");
   add(command, "rest_api_max_total_body_bytes", flags.rest_api_max_total_body_bytes,
       "Of all requests together (1 GiB)");
   add(command, "rest_api_max_connections", flags.rest_api_max_connections, "At one time (20000)");
-  add(command, "log_requests", flags.log_requests, "A line in the log for every request of REST");
+  add(command, "log_requests", flags.log_requests, "Log every REST request");
 }
 
 void add_batch_flags(CLI::App& command, ServeFlags& flags) {
   add(command, "enable_batching", flags.enable_batching,
-      "Join requests of a signature while all slots are busy (true)");
+      "Batch requests of a signature while all slots are busy (true)");
   add(command, "batching_parameters_file", flags.batching_parameters_file,
       "BatchingParameters in protobuf's text format");
   add(command, "max_batch_size", flags.max_batch_size, "Rows of a batch (64)");
   add(command, "max_queue_delay_microseconds", flags.max_queue_delay_microseconds,
-      "How long a request waits for others (0)");
+      "Longest wait of a request for others in its batch (0)");
   add(command, "max_queue_size", flags.max_queue_size, "Requests that may wait (1024)");
   add(command, "priority_levels", flags.priority_levels,
       "Levels of priority that requests of the Open Inference Protocol may name, 1 the highest "
       "(3)");
   add(command, "default_priority_level", flags.default_priority_level,
-      "Of requests that name none (2)");
+      "Priority of requests that name none (2)");
   add(command, "num_batch_threads", flags.num_batch_threads,
-      "Batches that are computed at one time (one per processor)");
+      "Batches computed at one time (one per processor)");
   add(command, "model_weights", flags.model_weights,
-      "name=weight,name=weight: how models in demand share slots and processors (1 each)");
+      "name=weight,name=weight: how busy models share slots and processors (1 each)");
   add(command, "tensorflow_intra_op_parallelism", flags.tensorflow_intra_op_parallelism,
-      "Threads that compute a batch (0: the processors are divided among the batches at work)")
+      "Threads per batch (0: the processors are divided among the running batches)")
       ->check(CLI::Range(0, 1024));
 }
 
@@ -146,11 +145,11 @@ void add_serve_flags(CLI::App& command, ServeFlags& flags) {
   add(command, "tokens_file", flags.tokens_file,
       "A token and its role, predict or admin, a line: who may call");
   add(command, "allow_remote_admin", flags.allow_remote_admin,
-      "Other hosts may change what is served, without a token");
+      "Allow other hosts to change models without a token");
   add(command, "repository_control", flags.repository_control,
       "Offer load and unload of the Open Inference Protocol (true)");
   add(command, "exit_timeout_secs", flags.exit_timeout_secs,
-      "How long requests in flight are waited for on SIGTERM (30)");
+      "Seconds to wait for requests in flight on SIGTERM (30)");
   add(command, "device", flags.device,
       "Where models compute: cpu, or a GPU such as cuda:0, with a CUDA graph for each batch size "
       "(cpu)");

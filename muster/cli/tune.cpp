@@ -162,7 +162,7 @@ tuning::StudyOptions study_options(const TuneFlags& flags) {
   }
   if (program_arguments().empty()) {
     throw UsageError(
-        "no program to tune: write it behind --, as in `muster tune --config "
+        "no program to tune: write it after --, as in `muster tune --config "
         "hptuning_config.yaml --job-dir runs/study -- ./census`");
   }
   tuning::StudyOptions options;
@@ -343,11 +343,10 @@ void add_tune(CLI::App& command) {
   command.add_option("--config", flags->config,
                      "A job file with trainingInput.hyperparameters, such as hptuning_config.yaml");
   command.add_option("--hyperparameters", flags->hyperparameters,
-                     "The block itself as JSON, in the place of --config");
+                     "The hyperparameters block as JSON, instead of --config");
   command.add_option("--job-dir", flags->job_dir,
                      "Trial N trains in JOB_DIR/N; a study that is there is resumed");
-  command.add_option("--seed", flags->seed, "Another seed, other suggestions")
-      ->capture_default_str();
+  command.add_option("--seed", flags->seed, "Seed of the suggestions")->capture_default_str();
   command.add_flag("--warm", flags->warm,
                    "Load the program once and fork it for every trial: for programs that call "
                    "run_main(argc, argv, body)");
@@ -366,7 +365,7 @@ void add_tune(CLI::App& command) {
                      "checkpoint of an earlier one that differs in it alone");
   command
       .add_option("--trial-seconds", flags->trial_seconds,
-                  "A trial that runs for longer fails (default: none does)")
+                  "Time limit of a trial; longer ones fail (default: none)")
       ->check(CLI::NonNegativeNumber);
   command
       .add_option("--grace", flags->grace_seconds,
@@ -374,7 +373,7 @@ void add_tune(CLI::App& command) {
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   command.footer(
-      "The program and its arguments follow behind --: muster tune --config hptuning_config.yaml "
+      "The program and its arguments follow --: muster tune --config hptuning_config.yaml "
       "--job-dir runs/study -- ./census");
   CLI::App* show = command.add_subcommand("show", "print the trials of a study, best first");
   add_tune_show(*show);

@@ -207,7 +207,7 @@ TEST_F(JobFile, ErrorsNameFileAndLine) {
               AllOf(StartsWith(place(2)), HasSubstr("whole number"), HasSubstr("\"many\"")));
   EXPECT_THAT(error_of("trainingInput:\n  args: --x\n"), StartsWith(place(2)));
   EXPECT_THAT(error_of("trainingInput:\n  jobDir: a\n  jobDir: b\n"),
-              AllOf(StartsWith(place(3)), HasSubstr("stands twice")));
+              AllOf(StartsWith(place(3)), HasSubstr("duplicate key")));
   EXPECT_THAT(error_of("trainingInput:\n  scheduling:\n    maxRunningTime: 2h\n"),
               StartsWith(place(3)));
   EXPECT_THAT(error_of("trainingInput:\n  scheduling: {priority: 1001}\n"), StartsWith(place(2)));

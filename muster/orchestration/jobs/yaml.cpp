@@ -182,7 +182,7 @@ class YamlBuilder {
       throw InvalidArgument("{}: a key must be a word", key.place);
     }
     if (map.find(key.text) != nullptr) {
-      throw InvalidArgument("{}: the key \"{}\" stands twice", key.place, printable(key.text));
+      throw InvalidArgument("{}: duplicate key \"{}\"", key.place, printable(key.text));
     }
     YamlValue value = build(next, depth);
     // An empty value has no place of its own.

@@ -61,7 +61,7 @@ std::string signed_jwt(std::string_view claims_json, std::string_view private_ke
       BIO_new_mem_buf(private_key_pem.data(), static_cast<int>(private_key_pem.size())), BIO_free);
   const std::unique_ptr<EVP_PKEY, void (*)(EVP_PKEY*)> key(
       PEM_read_bio_PrivateKey(bio.get(), nullptr, nullptr, nullptr), EVP_PKEY_free);
-  if (key == nullptr) throw InvalidArgument("the private key of the service account is none");
+  if (key == nullptr) throw InvalidArgument("the private key of the service account is invalid");
   const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(),
                                                                    EVP_MD_CTX_free);
   const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());

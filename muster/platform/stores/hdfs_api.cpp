@@ -70,7 +70,7 @@ std::uint64_t hdfs_number(const HdfsJson& json, const char* name) {
 HdfsEntry parse_hdfs_entry(const std::string& what, const HdfsJson& json) {
   const std::string type = hdfs_text(json, "type");
   HdfsEntry entry{.name = hdfs_text(json, "pathSuffix")};
-  if (type.empty()) throw DataLoss("{}: the answer has an entry that is none", what);
+  if (type.empty()) throw DataLoss("{}: the answer has an invalid entry", what);
   // Empty where it was asked for by its path.
   std::string flaw = entry.name.empty() ? "" : flaw_of_name_below(entry.name);
   if (flaw.empty() && entry.name.find('/') != std::string::npos) flaw = "it lies deeper";

@@ -46,7 +46,7 @@ std::int64_t parse_time(const char* text) {
 std::uint64_t parse_size(std::string_view text) {
   std::uint64_t size = 0;
   if (std::from_chars(text.data(), text.data() + text.size(), size).ec != std::errc()) {
-    throw DataLoss("the store's list has a size that is none: {}", printable(text.substr(0, 40)));
+    throw DataLoss("the store's list has an invalid size: {}", printable(text.substr(0, 40)));
   }
   return size;
 }

@@ -37,19 +37,19 @@ void add_saving_flags(FlagSet& set, RunFlags& flags) {
       .positive()
       .not_in_hparams();
   set.add_standard("--save-checkpoints-secs", &flags.save_checkpoints_secs,
-                   "A checkpoint every so many seconds; 600 where neither is given")
+                   "Seconds between checkpoints; 600 where neither is given")
       .not_negative()
       .not_in_hparams();
   set.add_standard("--keep-checkpoint-max", &flags.keep_checkpoint_max,
-                   "The newest so many checkpoints stay; 0: all")
+                   "Number of checkpoints to keep, the newest; 0: all")
       .not_negative()
       .not_in_hparams();
   set.add_standard("--save-summary-steps", &flags.save_summary_steps,
-                   "Summaries every so many steps; 0: none")
+                   "Steps between summaries; 0: none")
       .not_negative()
       .not_in_hparams();
   set.add_standard("--log-step-count-steps", &flags.log_step_count_steps,
-                   "Loss and rate are logged every so many steps; 0: never")
+                   "Steps between logs of loss and rate; 0: never")
       .not_negative()
       .not_in_hparams();
 }
@@ -86,7 +86,7 @@ void add_cluster_flags(FlagSet& set, ClusterFlags& flags) {
          "With --sync=false: tasks wait when the values of one would be more updates old; 0: never")
       .not_negative();
   set.add("--backup-replicas", &flags.backup_replicas,
-          "In a cluster with ps: steps are made without the last so many replicas")
+          "In a cluster with ps: a step does not wait for this many replicas, the last ones")
       .not_negative();
   set.add("--ps-log", &flags.ps_log,
           "In a cluster with ps: each resumes from a log of its own after a kill, and no task "
@@ -97,13 +97,13 @@ void add_cluster_flags(FlagSet& set, ClusterFlags& flags) {
           "auto, which is the default: ps where the cluster has some")
       .one_of({"auto", "ps", "collective"});
   set.add("--join-timeout-secs", &flags.join_timeout_secs,
-          "In a cluster: how long tasks wait for each other before they give up")
+          "In a cluster: seconds that tasks wait for each other")
       .positive();
   set.add("--min-workers", &flags.min_workers,
-          "In a cluster: so many workers are enough to begin and needed to go on, and others may "
-          "come and go; 0: the first step waits for all")
+          "In a cluster: this many workers are enough to begin and needed to continue, and others "
+          "may join and leave; 0: the first step waits for all")
       .not_negative();
-  set.add("--tls", &flags.tls, "In a cluster: encrypt what tasks send each other (TLS 1.3)");
+  set.add("--tls", &flags.tls, "In a cluster: encrypt messages between tasks (TLS 1.3)");
 }
 
 void check_cluster_flags(const ClusterFlags& flags, const TaskEnvironment& task) {
@@ -143,23 +143,26 @@ ClusterConfig cluster_config(const ClusterFlags& flags, TaskEnvironment task) {
 }
 
 void add_run_flags(FlagSet& set, RunFlags& flags) {
-  set.add("--job-dir", &flags.job_dir, "Checkpoints, events and exports go here").required();
+  set.add("--job-dir", &flags.job_dir, "Folder of checkpoints, events and exports").required();
   set.add("--seed", &flags.seed, "The same seed gives the same weights");
-  set.add("--replicas", &flags.replicas, "Parts of a step, each with a batch of its own; 0: decide")
+  set.add("--replicas", &flags.replicas,
+          "Replicas: parts of a step, each with a batch of its own; 0: automatic")
       .not_negative();
-  set.add("--threads-per-replica", &flags.threads_per_replica, "0: decide").not_negative();
-  set.add("--concurrent-replicas", &flags.concurrent_replicas, "How many run at a time; 0: decide")
+  set.add("--threads-per-replica", &flags.threads_per_replica,
+          "CPU threads per replica; 0: automatic")
+      .not_negative();
+  set.add("--concurrent-replicas", &flags.concurrent_replicas,
+          "Replicas that run at one time; 0: automatic")
       .not_negative();
   set.add_standard("--devices", &flags.devices,
                    "A tower on each: cuda:0,cuda:1 or cpu; by default on every GPU, or on the CPU "
                    "where there is none")
       .separated_by(',');
   set.add_standard("--precision", &flags.precision,
-                   "Of forward and backward; variables and updates are float32")
+                   "Precision of forward and backward; variables and updates are float32")
       .one_of({kPrecisions[0], kPrecisions[1], kPrecisions[2]});
-  set.add_standard(
-         "--compile", &flags.compile,
-         "Compile training steps where they can be; compile.txt in --job-dir says what was")
+  set.add_standard("--compile", &flags.compile,
+                   "Compile training steps where possible; compile.txt in --job-dir has the result")
       .one_of({kCompileModes[0], kCompileModes[1], kCompileModes[2]});
   add_saving_flags(set, flags);
   add_cluster_flags(set, flags.cluster);
