@@ -97,6 +97,7 @@ struct Console::Impl {
     if (what == "session") return session();
     if (what == "live") return updates.listen();
     if (what == "runs") return runs.list();
+    if (what == "run") return runs.show(call);
     if (what == "scalars") return runs.scalars(call);
     if (what == "scalars.csv") return runs.csv(call);
     if (what == "media") return runs.media(call);
@@ -123,6 +124,9 @@ struct Console::Impl {
     if (is_prediction) {
       if (what == "models" && models && call.path.size() == 6) return models->predict(call);
       throw NotFound("there is no such call");
+    }
+    if (what == "run" && call.path.size() == 3 && call.path[2] == "notes") {
+      return runs.set_notes(call);
     }
     if (what == "jobs" && jobs && call.path.size() == 4 && action == "cancel") {
       return jobs->cancel(call.path[2]);

@@ -165,13 +165,38 @@ TEST_F(ConsoleJobsTest, ChangesNeedTheFlagAndTheSecret) {
   EXPECT_EQ(ask("POST", "/api/jobs/census/cancel").status, 403);
   EXPECT_EQ(ask("POST", "/api/jobs/census/resubmit").status, 403);
   EXPECT_EQ(ask("POST", "/api/models/0/m/3/default").status, 403);
+  testing::write_bytes(runs_ / "muster.json", "{}");
+  EXPECT_EQ(ask("POST", "/api/run/notes?id=x", R"({"name": "a"})").status, 403);
   open(true);
+  EXPECT_EQ(ask("POST", "/api/run/notes?id=x", R"({"name": "a"})", /*with_secret=*/false).status,
+            403);
   EXPECT_EQ(ask("POST", "/api/jobs/census/cancel", "", /*with_secret=*/false).status, 403);
   EXPECT_EQ(ask("POST", "/api/models/0/m/3/predict", "{}", /*with_secret=*/false).status, 403);
   EXPECT_EQ(store_.read("census").state, jobs::State::kRunning);
   EXPECT_THAT(store_.names(), ElementsAre("census"));
   EXPECT_EQ(starts(), 0U);
   EXPECT_TRUE(calls_.empty());
+}
+
+TEST_F(ConsoleJobsTest, NotesAreKeptBesideTheRunAndNowhereElse) {
+  std::filesystem::create_directories(runs_ / "census");
+  testing::write_bytes(runs_ / "census" / "muster.json",
+                       R"({"runs": [{"arguments": ["--train-steps", "5"], "seed": 3}]})");
+  testing::write_bytes(runs_ / "census" / "model.ckpt-5.index", "12");
+  open(true);
+  const std::string notes = R"({"name": "<b>best</b>", "tags": ["paper"], "isPinned": true})";
+  EXPECT_EQ(ask("POST", "/api/run/notes?id=census", notes).status, 200);
+  EXPECT_TRUE(std::filesystem::exists(runs_ / "census" / "run_notes.json"));
+  EXPECT_EQ(data("/api/runs")["runs"][0]["notes"]["tags"][0], "paper");
+  const json run = data("/api/run?id=census");
+  EXPECT_EQ(run["notes"]["name"], "<b>best</b>");
+  EXPECT_EQ(run["record"]["arguments"][1], "5");
+  EXPECT_EQ(run["files"]["checkpoints"][0]["step"], 5);
+  EXPECT_EQ(ask("POST", "/api/run/notes?id=census", R"({"tags": 1})").status, 400);
+  for (const char* id : {"..", "../census", "none", "", "/etc"}) {
+    EXPECT_EQ(ask("POST", fmt::format("/api/run/notes?id={}", id), notes).status, 404) << id;
+    EXPECT_EQ(ask("GET", fmt::format("/api/run?id={}", id)).status, 404) << id;
+  }
 }
 
 TEST_F(ConsoleJobsTest, CancelsAndSubmitsAgain) {

@@ -23,7 +23,7 @@ std::string type_of(std::string_view name) {
 std::string_view name_of(std::string_view path) {
   if (path.starts_with(kFolder)) return path.substr(kFolder.size());
   for (const std::string_view page :
-       {"/", "/runs", "/jobs", "/cluster", "/studies", "/models", "/try"}) {
+       {"/", "/runs", "/run", "/jobs", "/cluster", "/studies", "/models", "/try"}) {
     if (path == page) return kIndex;
   }
   return {};

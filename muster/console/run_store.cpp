@@ -127,6 +127,7 @@ struct RunStore::Run {
   std::map<std::string, RunCurves> evaluations{};
   std::string record{};
   std::string notes_problem{};
+  RunNotes notes{};
   bool is_read = false;
   bool may_have_changed = true;
   // Something was read that read_next() has not told of.
@@ -146,8 +147,10 @@ struct RunStore::Run {
     bool changed = training.poll();
     for (auto& [name, curves] : evaluations) changed = curves.poll() || changed;
     std::string last = last_record();
-    has_news = has_news || changed || last != record || !is_read;
+    RunNotes now = last_notes();
+    has_news = has_news || changed || last != record || now != notes || !is_read;
     record = std::move(last);
+    notes = std::move(now);
     is_read = true;
     may_have_changed = false;
   }
@@ -165,6 +168,16 @@ struct RunStore::Run {
   }
 
   // Under the mutex.
+  RunNotes last_notes() {
+    try {
+      return read_run_notes(folder);
+    } catch (const Error& error) {
+      if (notes_problem.empty()) notes_problem = error.message();
+      return {};
+    }
+  }
+
+  // Under the mutex.
   RunSummary summary() const {
     RunSummary out{.id = id,
                    .folder = folder,
@@ -176,6 +189,7 @@ struct RunStore::Run {
                    .last_time = training.last_time(),
                    .tags = training.tags(),
                    .has_media = training.media().count() > 0,
+                   .notes = notes,
                    .problem = training.problem()};
     if (out.problem.empty()) out.problem = notes_problem;
     for (const auto& [name, curves] : evaluations) {
@@ -298,6 +312,12 @@ RunStore::SharedRun RunStore::find(const std::string& id) const {
   return found == runs_.end() ? nullptr : found->second;
 }
 
+RunStore::SharedRun RunStore::get(const std::string& id) const {
+  SharedRun run = find(id);
+  if (run == nullptr) throw NotFound("there is no such run");
+  return run;
+}
+
 std::optional<RunStore::ReadRun> RunStore::read_next() {
   for (const SharedRun& run : runs()) {
     const std::lock_guard lock(run->mutex);
@@ -335,6 +355,42 @@ std::vector<Curve> RunStore::curves(const std::vector<WantedRun>& wanted, const 
     run->for_each(add);
   }
   return out;
+}
+
+std::vector<ScalarSummary> RunStore::scalars(const std::string& id) {
+  const SharedRun run = get(id);
+  std::vector<ScalarSummary> out;
+  const std::lock_guard lock(run->mutex);
+  if (run->may_have_changed) run->read();
+  run->for_each([&](const std::string& evaluation, const RunCurves& curves) {
+    for (const std::string& tag : curves.tags()) {
+      const ScalarSeries& series = *curves.find(tag);
+      ScalarSummary one{.evaluation = evaluation, .tag = tag, .count = series.count()};
+      one.last = series.last();
+      one.least = one.most = one.last;
+      // The smallest and the largest value of every stretch are kept.
+      for (const Point& point : series.points()) {
+        if (!std::isfinite(point.value)) continue;
+        if (!(point.value >= one.least.value)) one.least = point;
+        if (!(point.value <= one.most.value)) one.most = point;
+      }
+      out.push_back(std::move(one));
+    }
+  });
+  return out;
+}
+
+RunSummary RunStore::summary(const std::string& id) const {
+  const SharedRun run = get(id);
+  const std::lock_guard lock(run->mutex);
+  return run->summary();
+}
+
+void RunStore::set_notes(const std::string& id, const RunNotes& notes) {
+  const SharedRun run = get(id);
+  const std::lock_guard lock(run->mutex);
+  write_run_notes(run->folder, notes);
+  run->notes = notes;
 }
 
 std::vector<RunMedia> RunStore::media(const std::vector<WantedRun>& wanted) {

@@ -11,6 +11,7 @@
 
 #include "muster/base/file_system.h"
 #include "muster/console/run_curves.h"
+#include "muster/console/run_notes.h"
 
 namespace muster::console {
 
@@ -32,7 +33,19 @@ struct RunSummary {
   std::map<std::string, std::vector<std::string>> evaluations{};
   /// Whether there are images, histograms, texts or graphs.
   bool has_media = false;
+  RunNotes notes{};
   std::string problem{};
+};
+
+/// A scalar of a run, and where it was smallest and largest.
+struct ScalarSummary {
+  /// "" of training, else the evaluation.
+  std::string evaluation{};
+  std::string tag{};
+  std::uint64_t count = 0;
+  Point last{};
+  Point least{};
+  Point most{};
 };
 
 /// Data other than scalars that a run shows under one tag.
@@ -98,6 +111,13 @@ class RunStore {
   /// that are not known or have no such tag are missing. `most` points each; 0: all that are kept.
   std::vector<Curve> curves(const std::vector<WantedRun>& wanted, const std::string& tag,
                             std::size_t most);
+  /// All scalars of a run, those of evaluations behind those of training. Reads what is new. Throws
+  /// NotFound.
+  std::vector<ScalarSummary> scalars(const std::string& id);
+  /// The run as it is known now. Throws NotFound.
+  RunSummary summary(const std::string& id) const;
+  /// Keeps notes beside a run. Throws NotFound.
+  void set_notes(const std::string& id, const RunNotes& notes);
   /// Data of runs other than scalars. Runs that are not known are missing.
   std::vector<RunMedia> media(const std::vector<WantedRun>& wanted);
   /// One of it, that of a step. Throws NotFound.
@@ -116,6 +136,7 @@ class RunStore {
   bool forget(const Path& folder);
   std::vector<SharedRun> runs() const;
   SharedRun find(const std::string& id) const;
+  SharedRun get(const std::string& id) const;
 
   std::vector<Path> roots_;
   std::vector<std::string> labels_;

@@ -13,6 +13,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/console/run_files.h"
 #include "muster/orchestration/tuning/study.h"
 
 namespace muster::console {
@@ -42,9 +43,10 @@ json json_of(const RunSummary& run) {
            {"evaluations", run.evaluations},
            {"problem", run.problem},
            {"hasMedia", run.has_media}};
+  if (run.notes != RunNotes{}) out["notes"] = json::parse(to_json(run.notes));
   const json record = json::parse(run.record, nullptr, /*allow_exceptions=*/false);
   if (!record.is_object()) return out;
-  // Fields that a table shows; arguments and files of a run are for `muster runs show`.
+  // Fields that a table shows; all of them are those of one run.
   for (const char* key :
        {"began_ns", "ended", "ended_ns", "global_step", "hparams", "metrics", "seed"}) {
     if (record.contains(key)) out["record"][key] = record[key];
@@ -53,6 +55,31 @@ json json_of(const RunSummary& run) {
     out["record"]["commit"] = git->value("commit", json());
   }
   return out;
+}
+
+json point_json(const Point& point) {
+  // JSON has no infinity and no NaN.
+  return {{"step", point.step}, {"value", std::isfinite(point.value) ? json(point.value) : json()}};
+}
+
+json files_json(const Path& folder) {
+  const RunFiles found = files_of_run(folder);
+  json checkpoints = json::array();
+  for (const RunCheckpoint& one : found.checkpoints) {
+    checkpoints.push_back(
+        {{"name", one.name}, {"step", one.step}, {"bytes", one.bytes}, {"time", one.time}});
+  }
+  const auto list = [](const std::vector<RunFile>& files) {
+    json out = json::array();
+    for (const RunFile& one : files) {
+      out.push_back({{"name", one.name}, {"bytes", one.bytes}, {"time", one.time}});
+    }
+    return out;
+  };
+  return {{"checkpoints", std::move(checkpoints)},
+          {"exports", list(found.exports)},
+          {"files", list(found.files)},
+          {"isCut", found.is_cut}};
 }
 
 void append_number(double value, fmt::memory_buffer& out) {
@@ -228,6 +255,38 @@ serving::HttpResponse RunsApi::list() {
     }
   }
   return {.body = text_of(json{{"runs", std::move(list)}})};
+}
+
+serving::HttpResponse RunsApi::show(const ApiRequest& request) {
+  const std::string id = request.first("id").value_or("");
+  json scalars = json::array();
+  for (const ScalarSummary& one : store_.scalars(id)) {
+    scalars.push_back({{"evaluation", one.evaluation},
+                       {"tag", one.tag},
+                       {"points", one.count},
+                       {"last", point_json(one.last)},
+                       {"least", point_json(one.least)},
+                       {"most", point_json(one.most)}});
+  }
+  const RunSummary run = store_.summary(id);
+  json out = json_of(run);
+  if (const std::string study = StudiesOfRuns(store_).study_of(run.folder); !study.empty()) {
+    out["study"] = study;
+  }
+  const json record = json::parse(run.record, nullptr, /*allow_exceptions=*/false);
+  out["record"] = record.is_object() ? record : json::object();
+  out["scalars"] = std::move(scalars);
+  out["folder"] = run.folder.string();
+  out["files"] = files_json(run.folder);
+  return {.body = text_of(out)};
+}
+
+serving::HttpResponse RunsApi::set_notes(const ApiRequest& request) {
+  const std::string id = request.first("id").value_or("");
+  store_.set_notes(id, run_notes_from_json(request.body));
+  log::info("kept notes of the run {} for a page", store_.summary(id).folder.string());
+  updates_.publish("runs", text_of(json{{"runs", json::array({id})}}));
+  return {.body = "{}"};
 }
 
 serving::HttpResponse RunsApi::scalars(const ApiRequest& request) {

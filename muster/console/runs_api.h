@@ -16,6 +16,8 @@ namespace muster::console {
 
 /// Requests of pages about runs:
 ///   GET runs          all of them, trials with the id of their study
+///   GET run           ?id=ID: its whole record, its scalars with their extremes, its files
+///   POST run/notes    ?id=ID: notes that are kept beside it
 ///   GET scalars       ?run=ID&run=ID&tag=TAG&points=N: curves, as drawn; with from=X&to=X once per
 ///                     run only what lies there, in full where it is little; over=time: X are
 ///                     seconds since 1970 and no steps
@@ -30,6 +32,8 @@ class RunsApi {
   ~RunsApi();
 
   serving::HttpResponse list();
+  serving::HttpResponse show(const ApiRequest& request);
+  serving::HttpResponse set_notes(const ApiRequest& request);
   serving::HttpResponse scalars(const ApiRequest& request);
   serving::HttpResponse csv(const ApiRequest& request);
   serving::HttpResponse media(const ApiRequest& request);

@@ -143,12 +143,20 @@ class Browser:
         self.call("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": [
             {"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]}]})
 
-    def hover(self, element, x, y):
-        """Moves the pointer to a place in the element, from its upper left corner on."""
+    def _point(self, element, *steps):
+        """Moves and presses of the pointer: a step is a place in the element, from its upper left corner on, or "Down" or "Up"."""
         box = self.run("const {width, height} = arguments[0].getBoundingClientRect(); return [width, height]", {ELEMENT: element.handle})
         self.call("POST", "/actions", {"actions": [{"type": "pointer", "id": "mouse", "actions": [
+            {"type": "pointer" + one, "button": 0} if isinstance(one, str) else
             {"type": "pointerMove", "duration": 0, "origin": {ELEMENT: element.handle},
-             "x": round(x - box[0] / 2), "y": round(y - box[1] / 2)}]}]})
+             "x": round(one[0] - box[0] / 2), "y": round(one[1] - box[1] / 2)} for one in steps]}]})
+
+    def hover(self, element, x, y):
+        """Moves the pointer to a place in the element."""
+        self._point(element, (x, y))
+
+    def drag(self, element, begin, end):
+        self._point(element, begin, "Down", end, "Up")
 
     def run(self, script, *arguments):
         return self.call("POST", "/execute/sync", {"script": script, "args": list(arguments)})

@@ -6,6 +6,7 @@ import './token-form.js';
 
 const kPages = [
   {path: '/runs', label: 'Runs', component: 'runs-page', has: () => true},
+  {path: '/run', label: 'Run', component: 'run-page', has: () => true, parent: '/runs'},
   {path: '/jobs', label: 'Jobs', component: 'jobs-page', has: (session) => session.hasJobs},
   {path: '/cluster', label: 'Cluster', component: 'cluster-page', has: (session) => session.hasJobs},
   {path: '/studies', label: 'Studies', component: 'studies-page', has: () => true},
@@ -55,8 +56,8 @@ class MusterApp extends HTMLElement {
 
   async #show() {
     const page = this.pages.find((one) => one.path === location.pathname) ?? this.pages[0];
-    this.#nav.replaceChildren(...this.pages.map((one) => element('a', {
-      href: one.path, 'aria-current': one === page ? 'page' : null}, one.label)));
+    this.#nav.replaceChildren(...this.pages.filter((one) => !one.parent).map((one) => element('a', {
+      href: one.path, 'aria-current': one === page ? 'page' : one.path === page.parent ? 'true' : null}, one.label)));
     document.title = `${page.label} · muster`;
     await import(`./${page.component}.js`);
     const made = document.createElement(page.component);

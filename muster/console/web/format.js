@@ -36,3 +36,21 @@ export function moment(seconds) {
 export function clock(seconds) {
   return new Date(seconds * 1000).toTimeString().slice(0, 8);
 }
+
+/** 1.5 MB. */
+export function bytes(count) {
+  if (count < 1000) return `${count} B`;
+  const units = ['kB', 'MB', 'GB', 'TB'];
+  let size = count / 1000;
+  let unit = 0;
+  while (size >= 1000 && unit < units.length - 1) {
+    size /= 1000;
+    ++unit;
+  }
+  return `${Number(size.toPrecision(3))} ${units[unit]}`;
+}
+
+/** 12 s ago, of seconds since 1970. */
+export function age(seconds) {
+  return seconds ? `${duration(Math.max(0, Date.now() / 1000 - seconds))} ago` : '–';
+}

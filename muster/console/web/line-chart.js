@@ -12,6 +12,7 @@ const kNear = 12;
 const kMostRead = 12;
 // An average over fewer points would say less than they do.
 const kWorthSmoothing = 20;
+const kWorthTrimming = 20;
 
 class LineChart extends HTMLElement {
   #curves = [];
@@ -41,16 +42,16 @@ class LineChart extends HTMLElement {
     this.#resize.disconnect();
   }
 
-  /** [{name, color, dashed, steps, values, xs}] and {x: 'step'|'examples'|'time'|'relative'|'clock', smoothing, isLog}. */
+  /** [{name, color, dashed, steps, values, xs, low, high}], the last two a band around it, and {x: 'step'|'examples'|'time'|'relative'|'clock', smoothing, isLog,
+   * isTrimmed}. */
   show(curves, options) {
     if (options.x !== this.#options.x) this.#zoom = null;
     this.#options = options;
-    this.#curves = curves.map((curve) => ({
-      ...curve,
-      xs: curve.xs ?? curve.steps,
-      smooth: curve.values.length < kWorthSmoothing || curve.dashed ? curve.values :
-        smoothed(curve.values, options.smoothing),
-    }));
+    this.#curves = curves.map((curve) => {
+      const isSmoothed = curve.values.length >= kWorthSmoothing && !curve.dashed;
+      const smooth = (values) => isSmoothed && values ? smoothed(values, options.smoothing) : values;
+      return {...curve, xs: curve.xs ?? curve.steps, smooth: smooth(curve.values), low: smooth(curve.low), high: smooth(curve.high)};
+    });
     this.#describe();
     this.#draw();
   }
@@ -62,6 +63,7 @@ class LineChart extends HTMLElement {
 
   #scales(width) {
     let [left, right, low, high] = [Infinity, -Infinity, Infinity, -Infinity];
+    const values = [];
     for (const curve of this.#curves) {
       for (let i = 0; i < curve.xs.length; ++i) {
         const x = curve.xs[i];
@@ -70,10 +72,12 @@ class LineChart extends HTMLElement {
         if (y === null || (this.#options.isLog && y <= 0)) continue;
         left = Math.min(left, x);
         right = Math.max(right, x);
-        low = Math.min(low, y);
-        high = Math.max(high, y);
+        low = Math.min(low, curve.low?.[i] ?? y);
+        high = Math.max(high, curve.high?.[i] ?? y);
+        values.push(y);
       }
     }
+    if (this.#options.isTrimmed) [low, high] = withoutOutliers(values, low, high);
     if (left > right) return null;
     if (this.#zoom) [left, right] = this.#zoom;
     if (!this.#options.isLog) {
@@ -173,10 +177,25 @@ class LineChart extends HTMLElement {
     return tickText(value);
   }
 
+  // From the lower end of a band to the upper one and back.
+  #drawBand(pen, {xs, low, high, color}) {
+    const {x, y} = this.scales;
+    const least = y.isLog ? y.low : -Infinity;
+    pen.globalAlpha = 0.16;
+    pen.fillStyle = color;
+    pen.beginPath();
+    xs.forEach((one, i) => pen.lineTo(x.at(one), y.at(Math.max(least, low[i]))));
+    for (let i = xs.length - 1; i >= 0; --i) pen.lineTo(x.at(xs[i]), y.at(Math.max(least, high[i])));
+    pen.fill();
+    pen.globalAlpha = 1;
+  }
+
   #drawCurve(pen, curve) {
     pen.lineJoin = 'round';
     pen.strokeStyle = curve.color;
-    if (curve.smooth !== curve.values) {
+    if (curve.low) {
+      this.#drawBand(pen, curve);
+    } else if (curve.smooth !== curve.values) {
       pen.globalAlpha = 0.22;
       pen.lineWidth = 1;
       this.#stroke(pen, curve.xs, curve.values);
@@ -291,9 +310,19 @@ class LineChart extends HTMLElement {
     this.#setCursor(first.xs[Math.min(last, Math.max(0, next))]);
   }
 
-  // The cursor stands at a point: the one nearest to x, of whichever curve.
+  /** Marks the point nearest to x, where the cursor of another chart is; null: none. */
+  markAt(x) {
+    const cursor = x === null || !this.scales ? null : this.#nearestPoint(x);
+    if (cursor === this.#cursor) return;
+    this.#cursor = cursor;
+    this.#readout.replaceChildren();
+    this.#draw();
+  }
+
+  // The cursor stands at a point: the one nearest to x, of whichever curve. Tells 'cursor'.
   #setCursor(x) {
     this.#cursor = x === null || !this.scales ? null : this.#nearestPoint(x);
+    this.dispatchEvent(new CustomEvent('cursor', {bubbles: true, detail: this.#cursor}));
     this.#draw();
     this.#readout.replaceChildren();
     if (this.#cursor === null) return;
@@ -328,6 +357,15 @@ class LineChart extends HTMLElement {
     return this.#curves.map((curve) => ({curve, i: nearest(curve.xs, x)}))
       .filter(({curve, i}) => i >= 0 && Math.abs(this.scales.x.at(curve.xs[i]) - at) <= kNear);
   }
+}
+
+/** The range of values without the few that lie far outside: a twentieth at either end, and what is close to the others. */
+function withoutOutliers(values, low, high) {
+  if (values.length < kWorthTrimming) return [low, high];
+  values.sort((a, b) => a - b);
+  const [first, last] = [0.05, 0.95].map((part) => values[Math.round(part * (values.length - 1))]);
+  const room = (last - first) / 2;
+  return [Math.max(low, first - room), Math.min(high, last + room)];
 }
 
 function tickText(value) {

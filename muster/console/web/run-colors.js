@@ -7,7 +7,6 @@ const kColors = ['#2f6fde', '#e07b39', '#2a9d6f', '#b554c9', '#d1495b', '#0f9fb5
                  '#9c309c', '#486654'];
 // Coprime to the number of colours: every place is tried.
 const kStride = 7;
-const kKey = 'muster-run-colors';
 const kMostKept = 500;
 
 /** FNV-1a over the letters of a name, mixed so that names that end alike lie apart. */
@@ -20,15 +19,17 @@ function hashOf(name) {
 
 const ownPlace = (name) => hashOf(name) % kColors.length;
 
-function readKept() {
+function readKept(key) {
   try {
-    return JSON.parse(localStorage.getItem(kKey)) ?? {};
+    return JSON.parse(localStorage.getItem(key)) ?? {};
   } catch {
     return {};
   }
 }
 
 export class RunColors {
+  // Where this browser keeps them.
+  #key;
   // By name: a colour that the person has chosen.
   #chosen;
   // By name: a place in kColors other than the name's own, which another run had when both were drawn.
@@ -36,8 +37,9 @@ export class RunColors {
   // Names that are drawn, from their first time on, and their places.
   #drawn = new Map();
 
-  constructor() {
-    const kept = readKept();
+  constructor(key) {
+    this.#key = key;
+    const kept = readKept(key);
     this.#chosen = new Map(kept.chosen);
     this.#moved = new Map(kept.moved);
   }
@@ -81,7 +83,7 @@ export class RunColors {
   #keep() {
     const newest = (map) => [...map].slice(-kMostKept);
     try {
-      localStorage.setItem(kKey, JSON.stringify({chosen: newest(this.#chosen), moved: newest(this.#moved)}));
+      localStorage.setItem(this.#key, JSON.stringify({chosen: newest(this.#chosen), moved: newest(this.#moved)}));
     } catch {
       // A browser that keeps nothing: the colours are those of this page.
     }

@@ -1,6 +1,7 @@
 // The columns of a table of runs: what all have, and every metric and hyperparameter that any has.
 import {element} from './dom.js';
 import {duration, moment, number} from './format.js';
+import {addressOf, labelOf, tagLabels} from './run-label.js';
 
 const kMostColumns = 40;
 
@@ -34,8 +35,8 @@ export function runColumns(runs) {
   const plain = (name, label, value, text = number) => ({name, label, value, isNumber: true,
                                                          cell: (run) => text(value(run))});
   return [
-    {name: 'run', label: 'run', value: (run) => run.id, cell: (run) => element('span', {color: run.color, class: 'with-dot'},
-      element('i', {class: 'dot'}), run.id)},
+    {name: 'run', label: 'run', value: labelOf, cell: (run) => element('span', {color: run.color, class: 'with-dot'},
+      element('i', {class: 'dot'}), element('a', {href: addressOf(run), title: run.id}, labelOf(run)), tagLabels(run))},
     plain('time', 'began', beganOf, moment),
     {name: 'state', label: 'state', value: stateOf, cell: (run) => element('span', {class: `state ${stateOf(run)}`}, stateOf(run))},
     plain('step', 'step', (run) => run.record?.global_step || run.step),

@@ -1,6 +1,7 @@
 // <run-picker>: all runs, to choose from, with trials folded below their study. Tells 'pick' with the ids that are chosen,
 // 'color' with {id, color}, and 'filter'.
 import {element} from './dom.js';
+import {labelOf, notesOf} from './run-label.js';
 import './run-row.js';
 import './study-row.js';
 
@@ -15,10 +16,13 @@ class RunPicker extends HTMLElement {
   #all = element('button', {class: 'quiet', onclick: () => this.#pickAll()}, 'all');
   #none = element('button', {class: 'quiet', onclick: () => this.#pick([])}, 'none');
   #list = element('ul', {class: 'runs-list'});
+  #archived = element('input', {type: 'checkbox', onchange: () => this.dispatchEvent(new CustomEvent('filter'))});
+  #archivedText = element('span');
+  #archivedLine = element('label', {class: 'control archived', hidden: true}, this.#archived, this.#archivedText);
 
   connectedCallback() {
     if (this.childElementCount > 0) return;
-    this.append(element('div', {class: 'picker-head'}, this.#filter, this.#all, this.#none), this.#list);
+    this.append(element('div', {class: 'picker-head'}, this.#filter, this.#all, this.#none), this.#list, this.#archivedLine);
     const on = (name, act) => this.#list.addEventListener(name, ({detail}) => act(detail));
     on('toggle', ({id, isPicked}) => this.#toggle([id], isPicked));
     on('toggleall', ({id, isPicked}) => this.#toggle(this.#shown().filter((run) => run.study === id).map((run) => run.id), isPicked));
@@ -34,17 +38,28 @@ class RunPicker extends HTMLElement {
     this.#filter.value = text;
   }
 
-  /** Runs as the console lists them, with a colour each, and the set of the chosen ids. */
-  show(runs, picked) {
+  /** Runs as the console lists them, with a colour each, the set of the chosen ids, and how many are archived. */
+  show(runs, picked, archived) {
     this.#runs = runs;
+    this.#archivedLine.hidden = archived === 0;
+    this.#archivedText.textContent = `${archived} archived`;
     this.#picked = new Set(picked);
     this.#draw();
   }
 
-  /** Whether a run has all words of the filter. */
+  /** Whether a run has all words of the filter, in its name, that of its folder or its tags. */
   has(run) {
     const words = this.#filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-    return words.every((word) => run.id.toLowerCase().includes(word));
+    const text = `${run.id} ${labelOf(run)} ${notesOf(run).tags.join(' ')}`.toLowerCase();
+    return words.every((word) => text.includes(word));
+  }
+
+  get showsArchived() {
+    return this.#archived.checked;
+  }
+
+  set showsArchived(isShown) {
+    this.#archived.checked = isShown;
   }
 
   #shown() {
@@ -56,7 +71,7 @@ class RunPicker extends HTMLElement {
     const items = [];
     const studies = new Map();
     for (const run of shown) {
-      if (!run.study) items.push(this.#itemOf(run, run.id));
+      if (!run.study) items.push(this.#itemOf(run, labelOf(run)));
       else if (studies.has(run.study)) studies.get(run.study).push(run);
       else {
         studies.set(run.study, [run]);
@@ -84,7 +99,7 @@ class RunPicker extends HTMLElement {
     const item = this.#row(`study ${id}`, 'study-row', {'data-study': id}, element('ul'));
     const picked = trials.filter((run) => this.#picked.has(run.id)).length;
     item.firstElementChild.show(id, trials.length, picked, this.#isOpen(id));
-    const rows = this.#isOpen(id) ? trials.map((run) => this.#itemOf(run, `trial ${run.id.split('/').at(-1)}`)) : [];
+    const rows = this.#isOpen(id) ? trials.map((run) => this.#itemOf(run, notesOf(run).name || `trial ${run.id.split('/').at(-1)}`)) : [];
     setChildren(item.lastElementChild, rows);
     item.lastElementChild.hidden = rows.length === 0;
     return item;

@@ -6,6 +6,8 @@ import {element} from './dom.js';
 import {later} from './later.js';
 import {readState, writeState} from './page-state.js';
 import {RunColors} from './run-colors.js';
+import {labelOf, notesOf} from './run-label.js';
+import './compare-view.js';
 import './media-panel.js';
 import './run-picker.js';
 import './run-table.js';
@@ -14,24 +16,34 @@ import './scalar-card.js';
 const kPickedAtFirst = 8;
 
 class RunsPage extends ConsolePage {
+  #all = [];
+  // Those that are not archived, or all of them.
   #runs = [];
   #picked = null;
   #state = readState();
   #cards = new Map();
-  #colors = new RunColors();
+  #colors = new RunColors('muster-run-colors');
+  #groupColors = new RunColors('muster-group-colors');
   #picker = element('run-picker');
   #charts = element('div', {class: 'charts'});
   #media = element('media-panel');
+  #compare = element('compare-view');
+  // By tag: the part of a chart's axis that is seen.
+  #ranges = new Map();
+  // The cursor that other charts are to show.
+  #mark = null;
   #table = element('run-table', {onchange: (event) => {
     if (event.target === this.#table) this.#changed();
   }});
   #smoothing = element('input', {type: 'range', min: 0, max: 0.99, step: 0.01, id: 'smoothing',
                                  oninput: () => this.#changed()});
-  #x = select('x', {step: 'steps', examples: 'examples', time: 'time of day', relative: 'time since start'}, () => this.#changed());
+  #x = select('x', {step: 'steps', examples: 'examples', time: 'time of day', relative: 'time since start'}, () => this.#changeAxis());
   #log = element('input', {type: 'checkbox', id: 'log', onchange: () => this.#changed()});
+  #trim = element('input', {type: 'checkbox', id: 'trim', onchange: () => this.#changed()});
+  #group = element('select', {id: 'group', onchange: () => this.#changed()}, element('option', {value: ''}, 'nothing'));
   #tags = element('input', {type: 'search', placeholder: 'Filter scalars', 'aria-label': 'Filter scalars',
                             oninput: () => this.#changed()});
-  #view = select('view', {curves: 'curves', media: 'images and texts', table: 'table'}, () => this.#changed());
+  #view = select('view', {curves: 'curves', media: 'images and texts', table: 'table', compare: 'comparison'}, () => this.#changed());
   #loadSoon = later(() => this.#load());
 
   get news() {
@@ -46,8 +58,10 @@ class RunsPage extends ConsolePage {
       element('section', {class: 'work'},
         element('div', {class: 'toolbar', role: 'toolbar', 'aria-label': 'How curves are drawn'},
           labelled('Show', this.#view), labelled('Over', this.#x), labelled('Smoothing', this.#smoothing),
-          labelled('Log scale', this.#log), this.#tags),
-        this.note, this.#charts, this.#media, this.#table));
+          labelled('Log scale', this.#log), labelled('Without outliers', this.#trim),
+          labelled('Group by', this.#group), this.#tags),
+        this.note, this.#compare, this.#charts, this.#media, this.#table));
+    this.#charts.addEventListener('cursor', ({target, detail}) => this.#markOthers(target.closest('scalar-card'), detail));
     this.#picker.addEventListener('pick', (event) => {
       this.#picked = event.detail;
       this.#changed();
@@ -65,6 +79,14 @@ class RunsPage extends ConsolePage {
     this.#smoothing.value = first('smooth', 0.6);
     this.#x.value = first('x', 'step');
     this.#log.checked = first('log', '') === '1';
+    this.#trim.checked = first('trim', '') === '1';
+    const group = first('group', '');
+    if (group) this.#group.append(element('option', {value: group, selected: true}, group));
+    this.#picker.showsArchived = first('archived', '') === '1';
+    for (const text of this.#state.range ?? []) {
+      const [, from, to, tag] = /^([^,]+),([^,]+),(.*)$/s.exec(text) ?? [];
+      if (Number.isFinite(Number(from)) && Number(from) < Number(to)) this.#ranges.set(tag, [Number(from), Number(to)]);
+    }
     this.#view.value = first('view', 'curves');
     this.#tags.value = first('tags', '');
     this.#picker.filter = first('filter', '');
@@ -75,7 +97,8 @@ class RunsPage extends ConsolePage {
   #load() {
     return this.attempt(async () => {
       const {runs} = await get('runs', {}, this.signal);
-      this.#runs = runs.sort(byName).map((run) => ({...run, key: run.id}));
+      const order = (a, b) => notesOf(b).isPinned - notesOf(a).isPinned || byName(a, b);
+      this.#all = runs.sort(order).map((run) => ({...run, key: run.id}));
       this.#show();
     });
   }
@@ -98,30 +121,67 @@ class RunsPage extends ConsolePage {
   #newest() {
     const shown = this.#runs.filter((run) => this.#picker.has(run));
     const runs = shown.some((run) => !run.study) ? shown.filter((run) => !run.study) : shown;
-    return runs.sort((a, b) => timeOf(b) - timeOf(a)).slice(0, kPickedAtFirst).map((run) => run.id);
+    const order = (a, b) => notesOf(b).isPinned - notesOf(a).isPinned || timeOf(b) - timeOf(a);
+    return runs.sort(order).slice(0, kPickedAtFirst).map((run) => run.id);
   }
 
   #changed() {
-    writeState({run: this.#picked ?? [], smooth: this.#smoothing.value === '0.6' ? '' : this.#smoothing.value,
-                x: this.#x.value === 'step' ? '' : this.#x.value, log: this.#log.checked ? '1' : '',
-                view: this.#view.value === 'curves' ? '' : this.#view.value, tags: this.#tags.value,
-                filter: this.#picker.filter, ...this.#table.choice});
+    this.#write();
     this.#show();
   }
 
+  #write() {
+    writeState({run: this.#picked ?? [], smooth: this.#smoothing.value === '0.6' ? '' : this.#smoothing.value,
+                x: this.#x.value === 'step' ? '' : this.#x.value, log: this.#log.checked ? '1' : '',
+                view: this.#view.value === 'curves' ? '' : this.#view.value, tags: this.#tags.value,
+                filter: this.#picker.filter, trim: this.#trim.checked ? '1' : '', group: this.#group.value,
+                archived: this.#picker.showsArchived ? '1' : '',
+                range: [...this.#ranges].map(([tag, [from, to]]) => `${from},${to},${tag}`), ...this.#table.choice});
+  }
+
+  // The cursors of all charts go together, once per picture of the screen.
+  #markOthers(card, x) {
+    const isAsked = this.#mark !== null;
+    this.#mark = {card, x};
+    if (isAsked) return;
+    requestAnimationFrame(() => {
+      const mark = this.#mark;
+      this.#mark = null;
+      for (const other of this.#cards.values()) if (other !== mark.card) other.markAt(mark.x);
+    });
+  }
+
+  // A range is one of steps, or of seconds.
+  #changeAxis() {
+    this.#ranges.clear();
+    this.#changed();
+  }
+
+  // A range is one of the curves that are drawn: with it, the address names them.
+  #setRange(tag, range) {
+    if (range) this.#picked ??= this.#chosen().map((run) => run.id);
+    if (range) this.#ranges.set(tag, range.map((value) => Number(value.toPrecision(10))));
+    else this.#ranges.delete(tag);
+    this.#write();
+  }
+
   #show() {
+    const archived = this.#all.filter((run) => notesOf(run).isArchived);
+    this.#runs = this.#picker.showsArchived ? this.#all : this.#all.filter((run) => !notesOf(run).isArchived);
     const chosen = this.#chosen();
     this.#colors.tellApart(chosen.map((run) => run.id));
     for (const run of this.#runs) run.color = this.#colors.of(run.id);
-    this.#picker.show(this.#runs, chosen.map((run) => run.id));
+    this.#picker.show(this.#runs, chosen.map((run) => run.id), archived.length);
     const view = this.#view.value;
-    this.#charts.hidden = view !== 'curves';
+    this.#charts.hidden = view !== 'curves' && view !== 'compare';
+    this.#compare.hidden = view !== 'compare';
     this.#media.hidden = view !== 'media';
     this.#table.hidden = view !== 'table';
     this.#tags.hidden = view === 'table';
     if (view === 'table') this.#table.show(chosen);
     else if (view === 'media') this.#media.show(chosen, this.#words());
-    else this.#showCards(chosen);
+    else this.#showCards(this.#grouped(chosen));
+    if (view === 'compare') this.#compare.show(chosen);
     this.note.textContent = this.#missing(chosen);
     this.dataset.runs = this.#runs.length;
   }
@@ -129,12 +189,27 @@ class RunsPage extends ConsolePage {
   /** Says why there is less to see than there might be. */
   #missing(chosen) {
     const {filter} = this.#picker;
-    if (this.#runs.length === 0) return 'There are no runs here yet. They appear as they begin.';
+    if (this.#all.length === 0) return 'There are no runs here yet. They appear as they begin.';
     if (chosen.length === 0 && filter && this.#picked === null) return `No run matches “${filter}”.`;
     if (chosen.length === 0) return 'Choose a run to see its curves.';
     if (this.#view.value === 'curves' && this.#cards.size === 0 && this.#tags.value) return `No scalar of these runs matches “${this.#tags.value}”.`;
     if (this.#view.value === 'table' && chosen.length < this.#runs.length) return `${chosen.length} of ${this.#runs.length} runs, those that are chosen.`;
     return '';
+  }
+
+  // The runs with the group of each, and its colour, where the reader wants groups.
+  #grouped(runs) {
+    const name = this.#group.value;
+    const names = [...new Set(this.#runs.flatMap((run) => Object.keys(run.record?.hparams ?? {})))].sort();
+    if (name && !names.includes(name)) names.push(name);
+    const options = ['', ...names];
+    if (options.join('\n') !== [...this.#group.options].map((option) => option.value).join('\n')) {
+      this.#group.replaceChildren(...options.map((value) => element('option', {value, selected: value === name}, value || 'nothing')));
+    }
+    if (!name) return runs;
+    const groupOf = (run) => `${name}=${run.record?.hparams?.[name] ?? '–'}`;
+    this.#groupColors.tellApart([...new Set(runs.map(groupOf))]);
+    return runs.map((run) => ({...run, group: groupOf(run), groupColor: this.#groupColors.of(groupOf(run))}));
   }
 
   #words() {
@@ -144,8 +219,10 @@ class RunsPage extends ConsolePage {
   #showCards(chosen) {
     const words = this.#words();
     const tags = tagsOf(chosen).filter((tag) => words.every((word) => tag.toLowerCase().includes(word)));
-    const options = {x: this.#x.value, smoothing: Number(this.#smoothing.value), isLog: this.#log.checked};
-    const runs = chosen.map((run) => ({id: run.id, color: run.color, batch: batchOf(run)}));
+    const options = {x: this.#x.value, smoothing: Number(this.#smoothing.value), isLog: this.#log.checked, isTrimmed: this.#trim.checked,
+                     isGrouped: this.#group.value !== ''};
+    const runs = chosen.map((run) => ({id: run.id, name: labelOf(run), color: run.color, batch: batchOf(run),
+      group: run.group, groupColor: run.groupColor}));
     for (const [tag, card] of this.#cards) {
       if (tags.includes(tag)) continue;
       card.remove();
@@ -156,6 +233,8 @@ class RunsPage extends ConsolePage {
       if (!card) {
         card = document.createElement('scalar-card');
         card.tag = tag;
+        card.range = this.#ranges.get(tag) ?? null;
+        card.addEventListener('range', ({detail}) => this.#setRange(tag, detail));
         this.#cards.set(tag, card);
       }
       if (this.#charts.children[place] !== card) this.#charts.insertBefore(card, this.#charts.children[place] ?? null);

@@ -1,7 +1,9 @@
 // <scalar-card>: the curves of one tag. It asks for them when it comes into view, and again when its runs have news; where
-// a part of them is zoomed into, for that part alone, with all points that it has.
+// a part of them is zoomed into, for that part alone, with all points that it has. Tells 'range' with the part that is seen,
+// [from, to], or null.
 import {download, get, save} from './api.js';
 import {startsOf, wantedRanges, xsOf} from './axis.js';
+import {groupedCurves} from './curve-groups.js';
 import {element} from './dom.js';
 import './line-chart.js';
 
@@ -12,6 +14,8 @@ class ScalarCard extends HTMLElement {
   #runs = [];
   #options = null;
   #curves = [];
+  // A range to see once the curves are there.
+  #wanted = null;
   // The range seen while zoomed in, and its curves.
   #zoom = null;
   #finer = null;
@@ -46,7 +50,15 @@ class ScalarCard extends HTMLElement {
     this.#chart.setAttribute('label', tag);
   }
 
-  /** [{id, color, batch}] and the chart's options. */
+  /** The part of the axis that is seen at first: [from, to], once. */
+  set range(range) {
+    this.#wanted = range;
+  }
+
+  /**
+   * [{id, name, color, batch, group, groupColor}] and the chart's options; with `isGrouped`, runs of the same group are drawn
+   * as one.
+   */
   show(runs, options) {
     const isSame = runs.map((run) => run.id).join('\n') === this.#runs.map((run) => run.id).join('\n');
     this.#runs = runs;
@@ -54,6 +66,11 @@ class ScalarCard extends HTMLElement {
     this.#options = options;
     if (isSame && this.#curves.length > 0) this.#draw();
     else this.refresh();
+  }
+
+  /** Marks what is near the cursor of another chart. */
+  markAt(x) {
+    if (this.#isSeen) this.#chart.markAt(x);
   }
 
   /** Something of its runs has changed. */
@@ -73,6 +90,7 @@ class ScalarCard extends HTMLElement {
   #onZoom(zoom) {
     this.#zoom = zoom;
     this.#finer = null;
+    this.dispatchEvent(new CustomEvent('range', {detail: zoom}));
     if (zoom === null) this.#draw();
     if (zoom === null || this.#curves.some((curve) => !curve.isWhole)) this.refresh();
   }
@@ -86,6 +104,8 @@ class ScalarCard extends HTMLElement {
       if (zoom === null) this.#curves = curves;
       else if (zoom === this.#zoom) this.#finer = curves;
       this.#draw();
+      if (this.#wanted && curves.length > 0) this.#chart.zoomTo(...this.#wanted);
+      this.#wanted = null;
     } catch (error) {
       this.#chart.setAttribute('label', `${this.#tag}: ${error.message}`);
     } finally {
@@ -106,14 +126,16 @@ class ScalarCard extends HTMLElement {
     const starts = startsOf(this.#curves);
     const curves = (this.#finer ?? this.#curves).filter((curve) => runs.has(curve.run)).map((curve) => ({
       ...curve,
-      name: curve.evaluation ? `${curve.run} ${curve.evaluation}` : curve.run,
+      name: curve.evaluation ? `${runs.get(curve.run).name} ${curve.evaluation}` : runs.get(curve.run).name,
       color: runs.get(curve.run).color,
+      group: runs.get(curve.run).group,
+      groupColor: runs.get(curve.run).groupColor,
       dashed: curve.evaluation !== '',
       xs: xsOf(curve, this.#options.x, runs.get(curve.run), starts.get(curve.run)),
     })).filter((curve) => curve.xs !== null);
     this.dataset.curves = curves.length;
     this.dataset.points = curves.reduce((sum, curve) => sum + curve.xs.length, 0);
-    this.#chart.show(curves, this.#options);
+    this.#chart.show(this.#options.isGrouped ? groupedCurves(curves) : curves, this.#options);
   }
 
   get #fileName() {
