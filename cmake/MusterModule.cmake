@@ -26,7 +26,7 @@ function(muster_reach_headers header)
   endforeach()
 endfunction()
 file(GLOB muster_front_doors RELATIVE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/muster/*/api.h")
-foreach(header muster/muster.h ${muster_front_doors})
+foreach(header muster/muster.h muster/nn/zoo.h ${muster_front_doors})
   muster_reach_headers("${header}")
 endforeach()
 
