@@ -1,9 +1,9 @@
 #include <torch/types.h>
 
 #include "muster/base/error.h"
+#include "muster/nn/model/class_loss_internal.h"
 #include "muster/nn/model/head_internal.h"
 #include "muster/nn/model/head_labels_internal.h"
-#include "muster/nn/model/sigmoid_loss_internal.h"
 
 namespace muster {
 namespace {
@@ -13,7 +13,9 @@ using internal::Label;
 class BinaryClassHead : public internal::SimpleHead {
  public:
   explicit BinaryClassHead(HeadOptions options)
-      : SimpleHead(1, std::move(options)), classes_(2, this->options().label_vocabulary) {}
+      : SimpleHead(1, std::move(options)),
+        classes_(2, this->options().label_vocabulary),
+        loss_(this->options(), 2, "binary_class_head") {}
 
   Features predictions(const at::Tensor& logits) const override {
     const auto rows = logits.size(0);
@@ -53,6 +55,22 @@ class BinaryClassHead : public internal::SimpleHead {
     return set;
   }
 
+  MetricSet detailed_metrics(const at::Tensor& logits, const Batch& batch,
+                             const HeadLoss& loss) const override {
+    const auto labels = targets_like(batch.labels, logits);
+    const auto is_positive = labels.ne(0);
+    const auto class_ids = logits.gt(0);
+    const auto& weights = loss.weights;
+    MetricSet set;
+    set.add(key("f1"), F1()).update(labels, class_ids, weights);
+    set.add(key("balanced_accuracy"), BalancedAccuracy()).update(is_positive, class_ids, weights);
+    set.add(key("calibration_error"), CalibrationError())
+        .update(labels, logits.detach().sigmoid(), weights);
+    set.add(key("confusion_matrix"), ConfusionMatrix(2, classes_.vocabulary()))
+        .update(is_positive, class_ids, weights);
+    return set;
+  }
+
   std::vector<ExportOutput> export_outputs() const override {
     auto outputs = internal::classification_outputs(classes_.names());
     outputs.push_back({.name = "regression",
@@ -73,11 +91,12 @@ class BinaryClassHead : public internal::SimpleHead {
 
   at::Tensor raw_loss(const at::Tensor& logits, const at::Tensor& targets,
                       std::int64_t reduction) const override {
-    return internal::sigmoid_cross_entropy(logits, targets, reduction);
+    return loss_.binary(logits, targets, reduction);
   }
 
  private:
   internal::ClassNames classes_;
+  internal::ClassLoss loss_;
 };
 
 }  // namespace

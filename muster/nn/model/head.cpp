@@ -64,6 +64,11 @@ EstimatorSpec Head::spec(const Batch& batch, Mode mode, const at::Tensor& model_
   return spec;
 }
 
+MetricSet Head::detailed_metrics(const at::Tensor& /*logits*/, const Batch& /*batch*/,
+                                 const HeadLoss& /*loss*/) const {
+  return {};
+}
+
 namespace internal {
 
 SimpleHead::SimpleHead(std::int64_t logits_dimension, HeadOptions options)

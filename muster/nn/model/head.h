@@ -52,6 +52,9 @@ class Head {
   /// The metrics of this batch alone, except `loss`.
   virtual MetricSet metrics(const at::Tensor& logits, const Batch& batch,
                             const HeadLoss& loss) const = 0;
+  /// Metrics of this batch that metrics() leaves out, for with_detailed_metrics(); none by default.
+  virtual MetricSet detailed_metrics(const at::Tensor& logits, const Batch& batch,
+                                     const HeadLoss& loss) const;
   virtual std::vector<ExportOutput> export_outputs() const = 0;
   /// Summaries to show beside the loss itself.
   virtual Summaries summaries(const HeadLoss& loss, std::int64_t batch_size) const = 0;
@@ -80,9 +83,17 @@ struct HeadOptions {
   std::vector<std::string> label_vocabulary{};
   /// Binary and multi-label: accuracy, precision and recall at these too; strictly in (0, 1).
   std::vector<double> thresholds{};
-  /// Multi-label: classes with metrics of their own.
+  /// Multi-class and multi-label: classes with metrics of their own.
   std::vector<std::int64_t> classes_for_class_based_metrics{};
   AucSummation auc_summation = AucSummation::kTrapezoidal;
+  /// Classification: the part of each label that is spread over all classes, in [0, 1).
+  double label_smoothing = 0.0;
+  /// Classification: the loss of an example is multiplied by (1 - p)^focal_gamma, where p is the
+  /// probability of its label, so that what is learnt already counts less; 0 leaves it as it is.
+  double focal_gamma = 0.0;
+  /// Classification: factors of the losses of examples by their class, one per class; multi-label:
+  /// of each class's loss. Metrics other than average_loss do not see them.
+  std::vector<double> class_weights{};
 };
 
 /// Two classes, one logit. Labels in [0, 1], or words of a vocabulary of two.

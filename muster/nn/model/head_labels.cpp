@@ -113,6 +113,19 @@ ClassNames::ClassNames(std::int64_t classes, const std::vector<std::string>& voc
   }
 }
 
+std::string ClassNames::metric_suffix(std::int64_t id) const {
+  const auto& name = names()[static_cast<std::size_t>(id)];
+  return has_vocabulary_ ? fmt::format("/{}", name) : fmt::format("/class{}", name);
+}
+
+void ClassNames::check_ids(const std::vector<std::int64_t>& ids) const {
+  for (const auto id : ids) {
+    if (id >= 0 && id < count()) continue;
+    throw InvalidArgument("classes_for_class_based_metrics has {}, which is not in [0, {})", id,
+                          count());
+  }
+}
+
 std::int64_t ClassNames::id_of(const Label& label, std::string_view word, std::int64_t row) const {
   if (!has_vocabulary_) {
     throw InvalidArgument(

@@ -40,6 +40,15 @@ class ClassNames {
   const std::vector<std::string>& names() const { return *names_; }
   std::int64_t count() const { return static_cast<std::int64_t>(names_->size()); }
 
+  /// The names for a table: empty where they are the ids.
+  std::vector<std::string> vocabulary() const {
+    return has_vocabulary_ ? names() : std::vector<std::string>();
+  }
+  /// "/NAME" of a vocabulary, or "/classID", after the names of metrics of this class.
+  std::string metric_suffix(std::int64_t id) const;
+  /// Throws InvalidArgument for an id of classes_for_class_based_metrics that is not a class.
+  void check_ids(const std::vector<std::int64_t>& ids) const;
+
   /// Ids of a dense string label, int64 [rows, 1], or of a numeric one as it is, [rows, 1]. Throws
   /// InvalidArgument for words without a vocabulary, numbers with one, and unknown words.
   at::Tensor ids_of(const Label& label) const;

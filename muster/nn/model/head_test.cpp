@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <torch/types.h>
 
+#include <cmath>
+
 #include "muster/base/error.h"
 #include "muster/testing/message_of.h"
 
@@ -217,7 +219,8 @@ TEST(RegressionHead, GivesTheGoldenLossAndMetrics) {
   EXPECT_NEAR(metrics.at("average_loss"), 6.5, 1e-5);
   EXPECT_NEAR(metrics.at("prediction/mean"), 43.0, 1e-5);
   EXPECT_NEAR(metrics.at("label/mean"), 43.5, 1e-5);
-  EXPECT_EQ(metrics.size(), 3U);
+  EXPECT_NEAR(metrics.at("rmse"), std::sqrt(6.5), 1e-5);
+  EXPECT_EQ(metrics.size(), 4U);
 }
 
 TEST(RegressionHead, TakesWeightsForEveryDimension) {

@@ -62,6 +62,23 @@ std::map<std::string, double> MetricSet::compute() const {
   return values;
 }
 
+std::map<std::string, MetricTable> MetricSet::tables() const {
+  std::map<std::string, MetricTable> tables;
+  for (const auto& [name, metric] : metrics_) {
+    if (auto table = metric->table()) tables.emplace(name, std::move(*table));
+  }
+  return tables;
+}
+
+MetricSet MetricSet::with_suffix(std::string_view suffix) && {
+  MetricSet renamed;
+  for (auto& [name, metric] : metrics_) {
+    renamed.insert(fmt::format("{}{}", name, suffix), std::move(metric));
+  }
+  metrics_.clear();
+  return renamed;
+}
+
 void MetricSet::reset() {
   for (auto& entry : metrics_) entry.second->reset();
 }

@@ -48,6 +48,10 @@ class MetricSet {
   void absorb(MetricSet other);
   /// Every metric's value, by name.
   std::map<std::string, double> compute() const;
+  /// The tables of those that have one, by name.
+  std::map<std::string, MetricTable> tables() const;
+  /// The same metrics with `suffix` after each name.
+  MetricSet with_suffix(std::string_view suffix) &&;
   /// Forgets what was seen and keeps the metrics.
   void reset();
 

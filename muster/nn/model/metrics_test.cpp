@@ -105,6 +105,43 @@ TEST(TopK, CountsLabelsAmongTheHighestScores) {
   EXPECT_THROW(TopK(0), InvalidArgument);
 }
 
+TEST(PrecisionAndRecallAtK, LookAtTheHighestScores) {
+  const auto labels = torch::tensor({{1, 0, 1}, {0, 0, 1}});
+  const auto scores = torch::tensor({{0.9F, 0.8F, 0.1F}, {0.1F, 0.1F, 0.7F}});
+  const auto weights = torch::tensor({1.0F, 3.0F});
+  PrecisionAtK precision(2);
+  RecallAtK recall(2);
+  EXPECT_EQ(precision.compute(), 0);
+  precision.update(labels, scores, weights);
+  recall.update(labels, scores, weights);
+  EXPECT_DOUBLE_EQ(precision.compute(), (1.0 + 3.0) / (2 * 1.0 + 2 * 3.0));
+  EXPECT_DOUBLE_EQ(recall.compute(), (1.0 + 3.0) / (2 * 1.0 + 1 * 3.0));
+  PrecisionAtK of_ids(1);
+  of_ids.update(torch::tensor({{1}, {2}}), scores);
+  EXPECT_DOUBLE_EQ(of_ids.compute(), 0.5);
+}
+
+TEST(PrecisionAndRecallAtK, OrderEqualScoresAndNaN) {
+  PrecisionAtK precision(2);
+  precision.update(torch::tensor({{1, 1, 0}, {1, 0, 1}}),
+                   torch::tensor({{0.5F, 0.5F, 0.5F}, {1.0F, NAN, 0.0F}}));
+  EXPECT_DOUBLE_EQ(precision.compute(), 1);
+  RecallAtK recall(1);
+  recall.update(torch::tensor({{0, 0, 0}}), torch::ones({1, 3}));
+  EXPECT_EQ(recall.compute(), 0);
+  EXPECT_THROW(PrecisionAtK(4).update(torch::tensor({0}), torch::ones({1, 3})), InvalidArgument);
+  EXPECT_THROW(precision.update(torch::tensor({3}), torch::ones({1, 3})), InvalidArgument);
+  EXPECT_THROW(precision.update(torch::ones({2, 2}), torch::ones({2, 3})), InvalidArgument);
+  EXPECT_THROW(precision.merge(PrecisionAtK(3)), InvalidArgument);
+}
+
+TEST(Perplexity, IsEToTheMeanCrossEntropy) {
+  Perplexity perplexity;
+  EXPECT_EQ(perplexity.compute(), 0);
+  perplexity.update(torch::tensor({std::log(2.0), std::log(8.0)}, torch::kDouble));
+  EXPECT_DOUBLE_EQ(perplexity.compute(), 4);
+}
+
 TEST(Auc, AgreesWithComparingEveryValueToEveryThreshold) {
   const auto data = scored(500, 1);
   for (const auto curve : {Curve::kRoc, Curve::kPrecisionRecall}) {
@@ -169,7 +206,25 @@ MetricSet all_metrics(const Scored& data) {
   set.add("auc_pr", Auc(Curve::kPrecisionRecall, true))
       .update(data.labels, data.predictions, data.weights);
   set.add("exact", ExactAuc()).update(data.labels, data.predictions, data.weights);
-  set.add("top", TopK(1)).update(data.labels, data.predictions.unsqueeze(1).repeat({1, 2}));
+  const auto both = data.predictions.unsqueeze(1).repeat({1, 2});
+  const auto decisions = data.predictions.gt(0.5);
+  set.add("top", TopK(1)).update(data.labels, both);
+  set.add("precision_at", PrecisionAtK(2)).update(data.labels, both, data.weights);
+  set.add("recall_at", RecallAtK(1)).update(data.labels, both, data.weights);
+  set.add("perplexity", Perplexity()).update(data.predictions, data.weights);
+  set.add("f1", F1()).update(data.labels, decisions, data.weights);
+  set.add("confusion", ConfusionMatrix(2, {"no", "yes"}))
+      .update(data.labels, decisions, data.weights);
+  set.add("balanced", BalancedAccuracy()).update(data.labels, decisions, data.weights);
+  set.add("f1_weighted", ClassAverage(ClassScore::kF1, Average::kWeighted))
+      .update(data.labels, decisions, data.weights);
+  set.add("calibration", CalibrationError()).update(data.labels, data.predictions, data.weights);
+  set.add("mse", MeanSquaredError()).update(data.labels, data.predictions, data.weights);
+  set.add("rmse", RootMeanSquaredError()).update(data.labels, data.predictions, data.weights);
+  set.add("mae", MeanAbsoluteError()).update(data.labels, data.predictions, data.weights);
+  set.add("mape", MeanAbsolutePercentageError())
+      .update(data.labels, data.predictions, data.weights);
+  set.add("r2", R2()).update(data.labels, data.predictions, data.weights);
   return set;
 }
 
@@ -224,34 +279,43 @@ TEST(MetricSet, NamesTheMetricThatDoesNotFit) {
 }
 
 // The metric of docs/guides/heads_and_metrics.md, word by word.
-class RootMeanSquaredError : public muster::MetricOfSums<RootMeanSquaredError, 2> {
+class RootMeanSquaredLogError : public muster::MetricOfSums<RootMeanSquaredLogError, 2> {
  public:
   void update(const torch::Tensor& labels, const torch::Tensor& predictions) {
-    add(0, (predictions - labels).to(torch::kDouble).square().sum().item<double>());
+    const auto error = (predictions.log1p() - labels.log1p()).to(torch::kDouble);
+    add(0, error.square().sum().item<double>());
     add(1, static_cast<double>(labels.numel()));
   }
-  std::string_view kind() const override { return "rmse"; }
+  std::string_view kind() const override { return "rmsle"; }
   double compute() const override { return sum(1) == 0 ? 0 : std::sqrt(sum(0) / sum(1)); }
 };
 
 TEST(MetricOfSums, TheOneOfTheGuideMergesCopiesAndComesBack) {
+  const auto wide = [](double value) { return torch::tensor({value}, torch::kDouble).expm1(); };
   MetricSet set;
-  auto& metric = set.add("rmse", RootMeanSquaredError());
+  auto& metric = set.add("rmsle", RootMeanSquaredLogError());
   EXPECT_EQ(metric.compute(), 0);
-  metric.update(torch::tensor({1.0, 2.0}), torch::tensor({1.0, 5.0}));
+  metric.update(torch::cat({wide(1), wide(2)}), torch::cat({wide(1), wide(5)}));
   MetricSet other;
-  other.add("rmse", RootMeanSquaredError()).update(torch::tensor({1.0}), torch::tensor({0.0}));
+  other.add("rmsle", RootMeanSquaredLogError()).update(wide(1), wide(0));
   set.merge(other);
-  EXPECT_DOUBLE_EQ(set.at("rmse").compute(), std::sqrt(10.0 / 3.0));
+  EXPECT_DOUBLE_EQ(set.at("rmsle").compute(), std::sqrt(10.0 / 3.0));
   MetricSet::Kinds kinds = built_in_metrics();
-  kinds.merge(metric_kinds<RootMeanSquaredError>());
+  kinds.merge(metric_kinds<RootMeanSquaredLogError>());
   const MetricSet back = MetricSet::from_bytes(set.to_bytes(), kinds);
-  EXPECT_DOUBLE_EQ(back.at("rmse").compute(), std::sqrt(10.0 / 3.0));
+  EXPECT_DOUBLE_EQ(back.at("rmsle").compute(), std::sqrt(10.0 / 3.0));
   set.reset();
-  EXPECT_EQ(set.at("rmse").compute(), 0);
+  EXPECT_EQ(set.at("rmsle").compute(), 0);
   MetricSet mean;
-  mean.add("rmse", Mean());
+  mean.add("rmsle", Mean());
   EXPECT_THROW(set.merge(mean), InvalidArgument);
+}
+
+TEST(MetricSet, AddsASuffixToEveryName) {
+  MetricSet set;
+  set.add("m", Mean()).update(4.0);
+  const MetricSet renamed = std::move(set).with_suffix("/city=Bern");
+  EXPECT_EQ(renamed.compute(), (std::map<std::string, double>{{"m/city=Bern", 4.0}}));
 }
 
 TEST(MetricSet, ForgetsOnResetAndCopiesDeeply) {

@@ -60,6 +60,15 @@ class MultiHead : public Head {
     return all;
   }
 
+  MetricSet detailed_metrics(const at::Tensor& logits, const Batch& batch,
+                             const HeadLoss& loss) const override {
+    MetricSet all;
+    for_each(logits, [&](std::size_t i, const at::Tensor& mine) {
+      all.absorb(heads_[i]->detailed_metrics(mine, batch, loss.parts[i]));
+    });
+    return all;
+  }
+
   std::vector<ExportOutput> export_outputs() const override {
     std::vector<ExportOutput> all;
     ExportOutput merged{.name = "predict", .kind = SignatureKind::kPredict};

@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 #include <torch/types.h>
 
+#include <algorithm>
+
 #include "muster/base/error.h"
+#include "muster/nn/model/class_loss_internal.h"
 #include "muster/nn/model/head_internal.h"
 #include "muster/nn/model/head_labels_internal.h"
 
@@ -14,13 +17,9 @@ class MultiLabelHead : public internal::SimpleHead {
  public:
   MultiLabelHead(std::int64_t n_classes, HeadOptions head_options)
       : SimpleHead(n_classes, std::move(head_options)),
-        classes_(n_classes, options().label_vocabulary) {
-    for (const auto id : options().classes_for_class_based_metrics) {
-      if (id < 0 || id >= n_classes) {
-        throw InvalidArgument("classes_for_class_based_metrics has {}, which is not in [0, {})", id,
-                              n_classes);
-      }
-    }
+        classes_(n_classes, options().label_vocabulary),
+        loss_(options(), n_classes, "multi_label_head") {
+    classes_.check_ids(options().classes_for_class_based_metrics);
   }
 
   Features predictions(const at::Tensor& logits) const override {
@@ -38,10 +37,28 @@ class MultiLabelHead : public internal::SimpleHead {
         set, options().thresholds, [this](std::string_view metric) { return key(metric); }, labels,
         probabilities, loss.weights);
     for (const auto id : options().classes_for_class_based_metrics) {
-      const auto suffix = class_suffix(id);
+      const auto suffix = classes_.metric_suffix(id);
       const auto mine = probabilities.select(1, id);
       set.add(key("probability_mean" + suffix), Mean()).update(mine, loss.weights);
       add_auc(set, suffix, labels.select(1, id), mine, loss.weights);
+    }
+    return set;
+  }
+
+  MetricSet detailed_metrics(const at::Tensor& logits, const Batch& batch,
+                             const HeadLoss& loss) const override {
+    const auto labels = targets_like(batch.labels, logits);
+    const auto probabilities = logits.detach().sigmoid();
+    const std::int64_t k = std::min<std::int64_t>(classes_.count(), 5);
+    MetricSet set;
+    set.add(key("f1_micro"), F1()).update(labels, probabilities.gt(0.5), loss.weights);
+    set.add(key("calibration_error"), CalibrationError())
+        .update(labels, probabilities, loss.weights);
+    for (const std::int64_t number : {std::int64_t{1}, k}) {
+      set.add(key(fmt::format("precision_at_{}", number)), PrecisionAtK(number))
+          .update(labels, logits, loss.weights);
+      set.add(key(fmt::format("recall_at_{}", number)), RecallAtK(number))
+          .update(labels, logits, loss.weights);
     }
     return set;
   }
@@ -66,18 +83,10 @@ class MultiLabelHead : public internal::SimpleHead {
 
   at::Tensor raw_loss(const at::Tensor& logits, const at::Tensor& targets,
                       std::int64_t reduction) const override {
-    const auto loss = at::binary_cross_entropy_with_logits(logits, targets, {}, {}, reduction);
-    if (reduction == at::Reduction::None) return loss.mean(1, /*keepdim=*/true);
-    return reduction == at::Reduction::Sum ? loss / classes_.count() : loss;
+    return loss_.multi_label(logits, targets, reduction);
   }
 
  private:
-  std::string class_suffix(std::int64_t id) const {
-    const auto& class_name = classes_.names()[static_cast<std::size_t>(id)];
-    return classes_.has_vocabulary() ? fmt::format("/{}", class_name)
-                                     : fmt::format("/class{}", class_name);
-  }
-
   void add_auc(MetricSet& set, const std::string& suffix, const at::Tensor& labels,
                const at::Tensor& probabilities, const at::Tensor& weights) const {
     const bool careful = options().auc_summation == AucSummation::kCareful;
@@ -126,6 +135,7 @@ class MultiLabelHead : public internal::SimpleHead {
   }
 
   internal::ClassNames classes_;
+  internal::ClassLoss loss_;
 };
 
 }  // namespace

@@ -22,7 +22,21 @@ class RegressionBase : public internal::SimpleHead {
     MetricSet set;
     set.add(key("average_loss"), Mean()).update(loss.unreduced, loss.weights);
     set.add(key("prediction/mean"), Mean()).update(value_of(logits.detach()), loss.weights);
-    set.add(key("label/mean"), Mean()).update(targets_like(batch.labels, logits), loss.weights);
+    const auto labels = targets_like(batch.labels, logits);
+    set.add(key("label/mean"), Mean()).update(labels, loss.weights);
+    set.add(key("rmse"), RootMeanSquaredError())
+        .update(labels, value_of(logits.detach()), loss.weights);
+    return set;
+  }
+
+  MetricSet detailed_metrics(const at::Tensor& logits, const Batch& batch,
+                             const HeadLoss& loss) const override {
+    const auto labels = targets_like(batch.labels, logits);
+    const auto predicted = value_of(logits.detach());
+    MetricSet set;
+    set.add(key("mae"), MeanAbsoluteError()).update(labels, predicted, loss.weights);
+    set.add(key("mape"), MeanAbsolutePercentageError()).update(labels, predicted, loss.weights);
+    set.add(key("r2"), R2()).update(labels, predicted, loss.weights);
     return set;
   }
 
@@ -114,6 +128,9 @@ HeadPtr make_regression(std::string_view kind, std::int64_t label_dimension, Hea
   internal::reject_option(!options.thresholds.empty(), kind, "thresholds");
   internal::reject_option(!options.classes_for_class_based_metrics.empty(), kind,
                           "classes_for_class_based_metrics");
+  internal::reject_option(options.label_smoothing != 0, kind, "label_smoothing");
+  internal::reject_option(options.focal_gamma != 0, kind, "focal_gamma");
+  internal::reject_option(!options.class_weights.empty(), kind, "class_weights");
   return std::make_shared<const Kind>(label_dimension, std::move(options));
 }
 

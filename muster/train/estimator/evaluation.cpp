@@ -13,6 +13,7 @@
 #include "muster/data/summary/event_writer.h"
 #include "muster/nn/model/exact_sum.h"
 #include "muster/train/engine/seed_streams.h"
+#include "muster/train/estimator/metric_tables.h"
 
 namespace muster {
 namespace {
@@ -92,13 +93,14 @@ EstimatorSpec call_with_place(EvaluationModel& model, const Batch& batch, std::i
 }
 
 void write_result(EvaluationSession& session, const EvaluationResult& result,
-                  const Path& checkpoint) {
+                  const std::map<std::string, MetricTable>& tables, const Path& checkpoint) {
   const std::int64_t step = session.global_step();
   log::info("Saving dict for global step {}: {}", step, describe_result(result));
   EventWriter& events = session.events();
   for (const auto& [name, value] : result) {
     if (name != "global_step") events.add_scalar(name, value, step);
   }
+  write_tables(events, tables, step);
   nlohmann::json line;
   if (!checkpoint.empty()) {
     events.add_text("checkpoint_path", checkpoint.string(), step);
@@ -160,7 +162,7 @@ EvaluationResult run_evaluation(EvaluationModel& model, const RunConfig& config,
   EvaluationResult result = metrics.compute();
   result["loss"] = losses.value() / static_cast<double>(batches);
   result["global_step"] = static_cast<double>(model.global_step());
-  write_result(session, result, model.checkpoint());
+  write_result(session, result, metrics.tables(), model.checkpoint());
   for (const auto& hook : evaluate_options.hooks) hook->after_evaluation(session, result);
   return result;
 }
