@@ -10,6 +10,7 @@
 #include "muster/train/engine/run_flags.h"
 #include "muster/train/engine/trainer.h"
 #include "muster/train/estimator/add_metrics.h"
+#include "muster/train/estimator/best_checkpoint.h"
 #include "muster/train/estimator/early_stopping.h"
 #include "muster/train/estimator/estimator.h"
 #include "muster/train/estimator/in_memory_evaluator_hook.h"
