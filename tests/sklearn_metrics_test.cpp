@@ -236,7 +236,7 @@ class Cases {
     const double positive = number % 6 == 5 ? 0.0 : 0.4;
     for (std::int64_t i = 0; i < labels.numel(); ++i) {
       labels.view({-1})[i] = random.coin(positive) ? 1 : 0;
-      // Of few values, so that some are equal.
+      // There are few values, so that some are equal.
       scores.view({-1})[i] = static_cast<float>(random.below(12)) / 4;
     }
     const Inputs inputs{labels, scores, weights(random, rows, number)};

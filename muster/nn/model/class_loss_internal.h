@@ -20,13 +20,13 @@ class ClassLoss {
   /// are not one per class.
   ClassLoss(const HeadOptions& options, std::int64_t classes, std::string_view head);
 
-  /// Of one logit [batch, 1] and labels in [0, 1].
+  /// Loss of one logit [batch, 1] and labels in [0, 1].
   at::Tensor binary(const at::Tensor& logits, const at::Tensor& targets,
                     std::int64_t reduction) const;
-  /// Of logits [batch, classes] and ids [batch]; [batch, 1] for at::Reduction::None.
+  /// Loss of logits [batch, classes] and ids [batch]; [batch, 1] for at::Reduction::None.
   at::Tensor multi_class(const at::Tensor& logits, const at::Tensor& targets,
                          std::int64_t reduction) const;
-  /// Of logits and multi-hot labels [batch, classes], averaged over the classes: [batch, 1] for
+  /// Loss of logits and multi-hot labels [batch, classes], averaged over the classes: [batch, 1] for
   /// at::Reduction::None.
   at::Tensor multi_label(const at::Tensor& logits, const at::Tensor& targets,
                          std::int64_t reduction) const;

@@ -40,7 +40,7 @@ Trained train(const Head& head, const at::Tensor& values, const at::Tensor& labe
   return {loss.item<double>(), logits.grad()};
 }
 
-// Of the loss by central differences.
+// The gradient of the loss by central differences.
 void expect_gradient(const Head& head, const at::Tensor& values, const at::Tensor& labels) {
   const auto wide = values.to(torch::kDouble);
   const auto gradient = train(head, wide, labels).gradient.view({-1});

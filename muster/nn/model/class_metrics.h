@@ -65,7 +65,7 @@ class BalancedAccuracy : public ConfusionMatrix {
   std::unique_ptr<Metric> clone() const override;
 };
 
-/// What ClassAverage averages.
+/// Score of a class that a ClassAverage averages.
 enum class ClassScore : std::uint8_t { kPrecision, kRecall, kF1 };
 
 /// How scores of classes become one. Classes that are neither label nor prediction do not count.

@@ -179,7 +179,7 @@ double R2::value(const Column& column) const {
   const Pair sum = pair_of(column.labels);
   const Pair weighted_squares = product({weight, 0.0}, pair_of(column.squared_labels));
   double spread = difference(weighted_squares, product(sum, sum));
-  // What is left of equal labels is the rounding of the pairs.
+  // Equal labels leave the rounding of the pairs.
   if (spread <= 0x1p-90 * weighted_squares.high) spread = 0.0;
   const double error = column.error.value();
   if (spread > 0.0) return 1.0 - error / (spread / weight);
