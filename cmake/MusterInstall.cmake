@@ -4,12 +4,21 @@ include(CMakePackageConfigHelpers)
 
 set(folder "${CMAKE_INSTALL_LIBDIR}/cmake/muster")
 configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/muster-config.cmake.in"
-  "${PROJECT_BINARY_DIR}/muster-config.cmake" INSTALL_DESTINATION "${folder}")
+  "${PROJECT_BINARY_DIR}/muster-config.cmake" INSTALL_DESTINATION "${folder}"
+  PATH_VARS CMAKE_INSTALL_INCLUDEDIR)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/muster-config-version.cmake" COMPATIBILITY SameMajorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/muster-config.cmake" "${PROJECT_BINARY_DIR}/muster-config-version.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/FindFarmHash.cmake" "${CMAKE_CURRENT_LIST_DIR}/FindNGHTTP2.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/FindRE2.cmake" "${CMAKE_CURRENT_LIST_DIR}/FindXGBoost.cmake"
         DESTINATION "${folder}")
+# Files by which programs of users compile fast.
+if(MUSTER_WITH_TORCH)
+  install(FILES "${CMAKE_CURRENT_LIST_DIR}/muster_clang.cmake" "${CMAKE_CURRENT_LIST_DIR}/muster_precompiled.cmake"
+                "${CMAKE_CURRENT_LIST_DIR}/clang_prelude.h"
+                "${CMAKE_CURRENT_LIST_DIR}/clang_bits.h" DESTINATION "${folder}")
+  install(PROGRAMS "${CMAKE_CURRENT_LIST_DIR}/compile_with" "${CMAKE_CURRENT_LIST_DIR}/compile_with_clang"
+          DESTINATION "${folder}")
+endif()
 install(EXPORT muster_targets NAMESPACE muster:: DESTINATION "${folder}")
 
 # Manual pages and completions, written by the program itself. A program that runs on another machine cannot be asked.
@@ -45,7 +54,7 @@ set(CPACK_COMPONENT_PROGRAMS_DESCRIPTION "Estimators for libtorch: the muster pr
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libmuster-dev)
 set(CPACK_COMPONENT_DEV_DESCRIPTION "Estimators for libtorch: headers, libraries and CMake's files")
 # Packages that build projects of `muster new` and that the static libraries are linked with, as scripts/setup names them.
-set(CPACK_DEBIAN_DEV_PACKAGE_RECOMMENDS mold)
+set(CPACK_DEBIAN_DEV_PACKAGE_RECOMMENDS "mold, clang-19")
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "g++, cmake, ninja-build, libtorch-dev, libopenblas0-pthread, libfmt-dev, libsimdjson-dev, \
 libprotobuf-dev, protobuf-compiler, libnghttp2-dev, libssl-dev, zlib1g-dev, liblzma-dev, libleveldb-dev, libsnappy-dev, libfarmhash-dev, \
 libre2-dev, libjpeg62-turbo-dev, libpng-dev, libxgboost-dev, libyaml-cpp-dev, libcurl4-openssl-dev, libpugixml-dev")

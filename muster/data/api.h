@@ -16,6 +16,7 @@
 #include "muster/data/features/parse_csv.h"
 #include "muster/data/features/parse_examples.h"
 #include "muster/data/features/sequence_input.h"
+#include "muster/data/features/tensor_operators.h"
 #include "muster/data/records/cifar10.h"
 #include "muster/data/records/compression.h"
 #include "muster/data/records/csv.h"
