@@ -93,7 +93,7 @@ class Encoder(nn.Module):
 
 
 class Counts(nn.Module):
-    """A buffer that forward puts another tensor in the place of."""
+    """A buffer that forward replaces by another tensor."""
 
     def __init__(self):
         super().__init__()

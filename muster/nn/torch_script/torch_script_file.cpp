@@ -16,8 +16,8 @@
 namespace muster {
 namespace {
 
-/// A module may be this much larger than its file: records are stored as they are, but for those
-/// that help a debugger.
+/// A module may be this much larger than its file: records are stored as they are, except
+/// for those that help a debugger.
 constexpr std::uint64_t kMostExpansion = 8;
 
 class MemoryReader final : public caffe2::serialize::ReadAdapterInterface {

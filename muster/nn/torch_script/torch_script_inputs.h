@@ -14,9 +14,9 @@ namespace muster {
 /// Whether an argument takes a tensor, or a tensor or nothing.
 bool is_tensor_argument(const c10::Argument& argument);
 
-/// What forward takes for a batch's features: by the options, by names, else in order. `what` is
-/// the file and forward's signature, for messages. Throws InvalidArgument where an argument is left
-/// without a value, naming it and the features there are.
+/// The arguments of forward from a batch's features: by the options, by names, else in order.
+/// `what` is the file and forward's signature, for messages. Throws InvalidArgument where an
+/// argument is left without a value, naming it and the features there are.
 std::vector<c10::IValue> script_inputs(const std::vector<c10::Argument>& arguments,
                                        const Features& features, const TorchScriptOptions& options,
                                        const std::string& what);

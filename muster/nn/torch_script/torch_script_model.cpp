@@ -226,7 +226,7 @@ struct TorchScriptModel::Impl {
         program(module, file),
         what(fmt::format("{}: {}", file, program.signature())) {}
 
-  /// What the file's code reads and writes are again the model's tensors. Code may put another
+  /// Makes the file's code read and write the model's tensors again. Code may put another
   /// tensor into the place of a buffer, as in `self.seen = self.seen + 1`.
   void settle(bool takes_values) const {
     const torch::NoGradGuard no_grad;

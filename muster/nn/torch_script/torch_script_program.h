@@ -23,8 +23,7 @@ class TorchScriptProgram {
   /// "forward(Tensor tokens, Tensor? mask=None)": for errors.
   std::string signature() const;
 
-  /// Whether forward puts other values in the place of attributes, so that two calls at a time
-  /// would meet.
+  /// Whether forward replaces attributes, so that concurrent calls would interfere.
   bool changes_attributes() const { return changes_attributes_; }
 
   /// Calls forward. `inputs` are as many as there are arguments, of their types. Throws

@@ -38,7 +38,7 @@ class Gpt2Block : public torch::nn::Module {
         norm_1_(register_module(
             "ln_1", torch::nn::LayerNorm(torch::nn::LayerNormOptions({options.hidden})))) {
     const std::int64_t hidden = options.hidden;
-    // What is added by many layers begins smaller.
+    // Weights of projections that many layers add up begin smaller.
     const double added = 0.02 / std::sqrt(2.0 * static_cast<double>(options.layers));
     const auto dense = [](torch::nn::Module& parent, const char* name, std::int64_t inputs,
                           std::int64_t outputs, double deviation) {

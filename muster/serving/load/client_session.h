@@ -47,7 +47,7 @@ class ClientSession {
     std::string authority{};
     /// Sent as a bearer token unless empty.
     std::string token{};
-    /// What the server is told of a request's deadline, over gRPC; 0: nothing.
+    /// Deadline that a request names to the server, over gRPC; 0: none.
     std::int64_t deadline_nanoseconds = 0;
     /// In flight at one time, over gRPC.
     std::size_t most_streams = 100;

@@ -82,7 +82,7 @@ bool ClientSocket::receive(std::string& out) const {
     const ssize_t size = ::recv(descriptor(), piece.get(), kReadBytes, 0);
     if (size > 0) {
       out.append(piece.get(), static_cast<std::size_t>(size));
-      // What is left is reported again.
+      // The rest is reported again.
       return true;
     }
     if (size < 0 && errno == EINTR) continue;

@@ -31,7 +31,7 @@ struct LoadReport {
   std::optional<double> knee{};
 };
 
-/// Of a step, for bounds.
+/// The outcome of a step, for bounds.
 RateOutcome outcome_of(const LoadStep& step);
 
 /// Text for people: a row per step and model, then errors by kind.

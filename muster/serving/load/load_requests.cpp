@@ -30,7 +30,7 @@ using graph::SignatureDef;
 using graph::TensorInfo;
 using graph::TensorValue;
 
-// Of one generated tensor, and of all prepared requests of a model.
+// Limits of one generated tensor, and of all prepared requests of a model.
 constexpr std::int64_t kMostGeneratedElements = std::int64_t{1} << 26;
 constexpr std::size_t kMostPreparedBytes = std::size_t{1} << 31;
 constexpr std::size_t kMostDimensions = 254;

@@ -49,7 +49,7 @@ struct LoadPlan {
 /// Errors of one kind.
 struct LoadError {
   std::uint64_t count = 0;
-  /// Of the first one.
+  /// The first one's message and time.
   std::string message{};
   std::int64_t first_nanoseconds = 0;
 };
@@ -59,7 +59,7 @@ struct ModelMeasurements {
   /// Answered or failed; those of the warm-up are not counted.
   std::uint64_t requests = 0;
   std::uint64_t failed = 0;
-  /// Of the requests that were answered, from the time at which they were due. Those without an
+  /// Latencies of answered requests, from the time at which they were due. Those without an
   /// answer by their deadline are in it, with the deadline: without them a slower server would look
   /// faster. Other failures are not.
   LatencyHistogram latency{};

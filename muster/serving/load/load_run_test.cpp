@@ -240,7 +240,7 @@ TEST(LoadRun, LosesNoRequestWhenAGrpcServerSendsItsClientsAway) {
     grpc.drain(Deadline::after(kPatience));
     stop.request_stop();
   }
-  // Those that the server had taken are answered; then nobody listens.
+  // Those that the server had taken are answered; then the port is closed.
   for (const auto& [kind, error] : measured.total().errors) EXPECT_EQ(kind, "connection failed");
   EXPECT_GE(measured.total().latency.count(), 100U);
 }
