@@ -241,9 +241,8 @@ struct TorchScriptModel::Impl {
   void take(const ScriptVariable& variable, const at::Tensor& value) const {
     if (variable.is_parameter) {
       throw InvalidArgument(
-          "{}: forward puts another tensor in the place of its parameter `{}`, which is the "
-          "optimizer's to change",
-          what, variable.name);
+          "{}: forward replaces its parameter `{}`, which only the optimizer may change", what,
+          variable.name);
     }
     if (value.sizes() != variable.tensor.sizes() ||
         value.scalar_type() != variable.tensor.scalar_type()) {
