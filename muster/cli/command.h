@@ -44,6 +44,7 @@ void add_local_predict(CLI::App& command);
 void add_jobs(CLI::App& command);
 void add_tune(CLI::App& command);
 void add_console(CLI::App& command);
+void add_report(CLI::App& command);
 void add_help(CLI::App& command);
 void add_completion(CLI::App& command);
 void add_man(CLI::App& command);

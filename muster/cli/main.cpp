@@ -32,6 +32,7 @@ constexpr Command kCommands[] = {
     {"jobs", "submit programs to run in the background, follow and cancel them", add_jobs},
     {"tune", "search a program's hyperparameters, as Cloud ML Engine's studies do", add_tune},
     {"console", "show runs, jobs, studies and models in a browser, as they go on", add_console},
+    {"report", "write runs as one HTML file, with curves, tables and comparisons", add_report},
     {"new", "make a project of your own from a template", add_new},
     {"fs", "list, print, copy and remove files, also of remote stores", add_fs},
     {"help", "print the help of muster or of a command", add_help},

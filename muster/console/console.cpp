@@ -63,7 +63,10 @@ struct Console::Impl {
   std::vector<StudiesApi::Place> places() const {
     std::vector<StudiesApi::Place> found;
     for (const Path& folder : runs.store().folders()) {
-      found.push_back({.id = runs.store().id_of(folder), .folder = folder});
+      std::string trial = runs.store().id_of(folder / "1");
+      trial.pop_back();
+      found.push_back(
+          {.id = runs.store().id_of(folder), .folder = folder, .runs = std::move(trial)});
     }
     return found;
   }

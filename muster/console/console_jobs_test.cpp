@@ -234,7 +234,9 @@ TEST_F(ConsoleJobsTest, StudiesAreFoundByNameAlone) {
   EXPECT_TRUE(studies[0].contains("problem"));
   EXPECT_EQ(studies[1]["id"], "tuned");
   EXPECT_EQ(studies[1]["best"]["value"], 0.5);
-  EXPECT_EQ(data("/api/study?id=tuned")["trials"][0]["hyperparameters"]["rate"], "0.1");
+  const json trial = data("/api/study?id=tuned")["trials"][0];
+  EXPECT_EQ(trial["hyperparameters"]["rate"], "0.1");
+  EXPECT_EQ(trial["run"], "tuned/1");
   for (const char* id : {"..", "../tuned", "none", ""}) {
     EXPECT_EQ(ask("GET", fmt::format("/api/study?id={}", id)).status, 404) << id;
   }

@@ -13,7 +13,7 @@ inline constexpr const char* kRunNotesFile = "run_notes.json";
 
 /// Remarks of people on a run: all who look at its folder share them.
 struct RunNotes {
-  /// Shown in the place of the folder's name; empty: the folder's name is.
+  /// Shown instead of the folder's name; empty: the folder's name is.
   std::string name{};
   std::vector<std::string> tags{};
   std::string text{};

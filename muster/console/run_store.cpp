@@ -318,14 +318,23 @@ RunStore::SharedRun RunStore::get(const std::string& id) const {
   return run;
 }
 
+// All runs are looked through when none is left of the last time: once for every run would take
+// long where there are thousands.
 std::optional<RunStore::ReadRun> RunStore::read_next() {
-  for (const SharedRun& run : runs()) {
-    const std::lock_guard lock(run->mutex);
-    if (!run->may_have_changed && !run->has_news) continue;
-    if (run->may_have_changed) run->read();
-    return ReadRun{.id = run->id, .has_changed = std::exchange(run->has_news, false)};
+  const std::lock_guard reading(reading_mutex_);
+  for (bool has_looked = false;;) {
+    while (!to_read_.empty()) {
+      const SharedRun run = std::move(to_read_.back());
+      to_read_.pop_back();
+      const std::lock_guard lock(run->mutex);
+      if (!run->may_have_changed && !run->has_news) continue;
+      if (run->may_have_changed) run->read();
+      return ReadRun{.id = run->id, .has_changed = std::exchange(run->has_news, false)};
+    }
+    if (std::exchange(has_looked, true)) return std::nullopt;
+    to_read_ = runs();
+    std::ranges::reverse(to_read_);
   }
-  return std::nullopt;
 }
 
 std::vector<RunSummary> RunStore::list() const {

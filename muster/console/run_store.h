@@ -143,6 +143,9 @@ class RunStore {
   mutable std::mutex mutex_;
   std::map<std::string, SharedRun> runs_;
   std::set<Path> folders_;
+  std::mutex reading_mutex_;
+  // Runs that read_next() has still to look at, the next one last.
+  std::vector<SharedRun> to_read_;
 };
 
 }  // namespace muster::console

@@ -103,6 +103,7 @@ serving::HttpResponse StudiesApi::show(const std::string& id) const {
   for (const tuning::Trial* trial : tuning::ranked(study)) {
     json one = json::parse(tuning::to_json(*trial));
     one["rank"] = out["trials"].size() + 1;
+    one["run"] = found->runs + std::to_string(trial->id);
     if (const auto budget = tuning::budget_of(*trial); budget > 0) one["budget"] = budget;
     out["trials"].push_back(std::move(one));
   }

@@ -15,10 +15,11 @@ namespace muster::console {
 /// A study is looked up among those that were found: an id never becomes a path.
 class StudiesApi {
  public:
-  /// A folder that was found, and its name.
+  /// A folder that was found, its name, and what the names of runs in it begin with.
   struct Place {
     std::string id{};
     Path folder{};
+    std::string runs{};
   };
   using Places = std::function<std::vector<Place>()>;
 

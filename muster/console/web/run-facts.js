@@ -1,4 +1,4 @@
-// What was recorded of a run, as rows of a name and a text: its arguments, what it was made of, and its metrics.
+// Rows of a name and a text about a run: its arguments, program, commit, environment and input files.
 
 /** The flags of a command line: {"--train-steps": "300"}; a word without a flag has its place, "word 1". */
 export function flagsOf(words) {

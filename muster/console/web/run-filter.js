@@ -1,5 +1,5 @@
 // Which runs of a table are shown: words of a name, and conditions such as accuracy>0.8 or batch_size=40.
-import {labelOf, notesOf} from './run-label.js';
+import {searchTextOf} from './run-label.js';
 
 const kCondition = /^([^<>=!]+)(<=|>=|!=|<|>|=)(.+)$/;
 
@@ -21,7 +21,7 @@ export function runFilter(text, columns) {
   const parts = text.trim().split(/\s+/).filter(Boolean).map((part) => {
     const [, name, sign, wanted] = kCondition.exec(part) ?? [];
     const column = columns.find((one) => one.label.toLowerCase() === name?.toLowerCase());
-    if (!column) return (run) => `${run.id} ${labelOf(run)} ${notesOf(run).tags.join(' ')}`.toLowerCase().includes(part.toLowerCase());
+    if (!column) return (run) => searchTextOf(run).includes(part.toLowerCase());
     return (run) => {
       const value = column.value(run);
       return value !== null && value !== undefined && kTests[sign](value, sameKind(value, wanted));

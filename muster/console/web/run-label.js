@@ -13,6 +13,11 @@ export function labelOf(run) {
   return notesOf(run).name || run.id;
 }
 
+/** The words by which a run is found: its folder, its name and its tags. */
+export function searchTextOf(run) {
+  return `${run.id} ${labelOf(run)} ${notesOf(run).tags.join(' ')}`.toLowerCase();
+}
+
 /** Its tags, as small labels. */
 export function tagLabels(run) {
   return notesOf(run).tags.map((tag) => element('span', {class: 'label'}, tag));

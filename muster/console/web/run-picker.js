@@ -1,9 +1,12 @@
 // <run-picker>: all runs, to choose from, with trials folded below their study. Tells 'pick' with the ids that are chosen,
 // 'color' with {id, color}, and 'filter'.
 import {element} from './dom.js';
-import {labelOf, notesOf} from './run-label.js';
+import {labelOf, notesOf, searchTextOf} from './run-label.js';
 import './run-row.js';
 import './study-row.js';
+
+// More rows than these are not read but searched.
+const kMostRows = 200;
 
 class RunPicker extends HTMLElement {
   #runs = [];
@@ -11,6 +14,8 @@ class RunPicker extends HTMLElement {
   #open = new Set();
   // Rows by the id of their run or study: they stay while the list changes, and with them focus and open menus.
   #rows = new Map();
+  // By run: what it is searched by.
+  #texts = new WeakMap();
   #filter = element('input', {type: 'search', placeholder: 'Filter runs', 'aria-label': 'Filter runs',
                               oninput: () => this.dispatchEvent(new CustomEvent('filter'))});
   #all = element('button', {class: 'quiet', onclick: () => this.#pickAll()}, 'all');
@@ -47,11 +52,15 @@ class RunPicker extends HTMLElement {
     this.#draw();
   }
 
-  /** Whether a run has all words of the filter, in its name, that of its folder or its tags. */
-  has(run) {
+  /** Those of some runs that have all words of the filter, in their name, that of their folder or their tags. */
+  matching(runs) {
     const words = this.#filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const text = `${run.id} ${labelOf(run)} ${notesOf(run).tags.join(' ')}`.toLowerCase();
-    return words.every((word) => text.includes(word));
+    return words.length === 0 ? [...runs] : runs.filter((run) => words.every((word) => this.#textOf(run).includes(word)));
+  }
+
+  #textOf(run) {
+    if (!this.#texts.has(run)) this.#texts.set(run, searchTextOf(run));
+    return this.#texts.get(run);
   }
 
   get showsArchived() {
@@ -63,22 +72,25 @@ class RunPicker extends HTMLElement {
   }
 
   #shown() {
-    return this.#runs.filter((run) => this.has(run));
+    return this.matching(this.#runs);
   }
 
   #draw() {
     const shown = this.#shown();
-    const items = [];
+    const entries = [];
     const studies = new Map();
     for (const run of shown) {
-      if (!run.study) items.push(this.#itemOf(run, labelOf(run)));
+      if (!run.study) entries.push(run);
       else if (studies.has(run.study)) studies.get(run.study).push(run);
       else {
         studies.set(run.study, [run]);
-        items.push(run.study);
+        entries.push(run.study);
       }
     }
-    const all = items.map((item) => typeof item === 'string' ? this.#studyItem(item, studies.get(item)) : item);
+    const seen = entries.filter((entry, place) => place < kMostRows || this.#picked.has(entry.id));
+    const all = seen.map((entry) => typeof entry === 'string' ? this.#studyItem(entry, studies.get(entry)) :
+      this.#itemOf(entry, labelOf(entry)));
+    if (seen.length < entries.length) all.push(element('li', {class: 'none more'}, `and ${entries.length - seen.length} more: filter them`));
     if (shown.length === 0) all.push(element('li', {class: 'none'}, this.#runs.length === 0 ? 'no runs' : 'no run matches the filter'));
     setChildren(this.#list, all);
   }
@@ -99,7 +111,7 @@ class RunPicker extends HTMLElement {
     const item = this.#row(`study ${id}`, 'study-row', {'data-study': id}, element('ul'));
     const picked = trials.filter((run) => this.#picked.has(run.id)).length;
     item.firstElementChild.show(id, trials.length, picked, this.#isOpen(id));
-    const rows = this.#isOpen(id) ? trials.map((run) => this.#itemOf(run, notesOf(run).name || `trial ${run.id.split('/').at(-1)}`)) : [];
+    const rows = this.#isOpen(id) ? trials.slice(0, kMostRows).map((run) => this.#itemOf(run, notesOf(run).name || `trial ${run.id.split('/').at(-1)}`)) : [];
     setChildren(item.lastElementChild, rows);
     item.lastElementChild.hidden = rows.length === 0;
     return item;

@@ -97,8 +97,8 @@ class RunsPage extends ConsolePage {
   #load() {
     return this.attempt(async () => {
       const {runs} = await get('runs', {}, this.signal);
-      const order = (a, b) => notesOf(b).isPinned - notesOf(a).isPinned || byName(a, b);
-      this.#all = runs.sort(order).map((run) => ({...run, key: run.id}));
+      this.#all = runs.map((run) => ({...run, key: run.id, isPinned: notesOf(run).isPinned, isArchived: notesOf(run).isArchived}))
+        .sort((a, b) => b.isPinned - a.isPinned || byName(a, b));
       this.#show();
     });
   }
@@ -119,9 +119,9 @@ class RunsPage extends ConsolePage {
   }
 
   #newest() {
-    const shown = this.#runs.filter((run) => this.#picker.has(run));
+    const shown = this.#picker.matching(this.#runs);
     const runs = shown.some((run) => !run.study) ? shown.filter((run) => !run.study) : shown;
-    const order = (a, b) => notesOf(b).isPinned - notesOf(a).isPinned || timeOf(b) - timeOf(a);
+    const order = (a, b) => b.isPinned - a.isPinned || timeOf(b) - timeOf(a);
     return runs.sort(order).slice(0, kPickedAtFirst).map((run) => run.id);
   }
 
@@ -166,8 +166,8 @@ class RunsPage extends ConsolePage {
   }
 
   #show() {
-    const archived = this.#all.filter((run) => notesOf(run).isArchived);
-    this.#runs = this.#picker.showsArchived ? this.#all : this.#all.filter((run) => !notesOf(run).isArchived);
+    const archived = this.#all.filter((run) => run.isArchived);
+    this.#runs = this.#picker.showsArchived ? this.#all : this.#all.filter((run) => !run.isArchived);
     const chosen = this.#chosen();
     this.#colors.tellApart(chosen.map((run) => run.id));
     for (const run of this.#runs) run.color = this.#colors.of(run.id);

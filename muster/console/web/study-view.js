@@ -6,6 +6,7 @@ import './line-chart.js';
 import {importancesOf} from './importances.js';
 import {legend} from './legend.js';
 import './parallel-coordinates.js';
+import {addressOf} from './run-label.js';
 import './sorted-table.js';
 
 const [kBest, kTrial, kWhole, kStopped] = ['#2a9d6f', '#2f6fde', '#7a8b99', '#d1495b'];
@@ -16,8 +17,11 @@ class StudyView extends HTMLElement {
   #history = element('line-chart', {label: 'Metric by trial'});
   #curves = element('line-chart', {label: 'Metric by step of every trial'});
   #importances = element('section', {class: 'card', hidden: true});
-  #parallel = element('parallel-coordinates');
+  #parallel = element('parallel-coordinates', {onbrush: (event) => this.#showTable(event.detail)});
   #table = element('sorted-table');
+  #all = element('button', {class: 'quiet', hidden: true, onclick: () => this.#parallel.showAll()});
+  #study = null;
+  #trials = [];
   #ranking = element('p', {class: 'note ranking', hidden: true}, 'Only trials of the same number of steps are compared. ' +
     'Those that trained for the most come first, and the best of all is one of them.');
   #note = element('p', {class: 'note', role: 'status'});
@@ -30,7 +34,7 @@ class StudyView extends HTMLElement {
         element('section', {class: 'card'}, element('h2', {}, 'Curves of trials'), this.#curves,
           legend({color: kWhole, text: 'trained to its end'}, {color: kStopped, text: 'stopped early'}))),
       this.#importances,
-      element('section', {class: 'card'}, element('h2', {}, 'Parameters'), this.#parallel), this.#ranking, this.#table);
+      element('section', {class: 'card'}, element('h2', {}, 'Parameters'), this.#parallel, this.#all), this.#ranking, this.#table);
     this.refresh();
   }
 
@@ -66,9 +70,18 @@ class StudyView extends HTMLElement {
       ...study.parameters.map((one) => ({label: one.name, choices: one.isText ? one.choices : null, isLog: one.isLog,
         value: (trial) => one.isText ? trial.values[one.name] : numberOf(trial.values[one.name])})),
       {label: shortMetric(study.metric), value: (trial) => trial.value}], done, study.isMaximized);
-    this.#table.show(columnsOf(study), trials.map((trial) => ({...trial, key: trial.id})),
-      {label: 'Trials', by: 'rank'});
+    this.#study = study;
+    this.#trials = trials.map((trial) => ({...trial, key: trial.id}));
+    this.#showTable(this.#parallel.brushed);
     this.dataset.trials = trials.length;
+  }
+
+  /** The trials of the table: those with the ids that were brushed; null: all. */
+  #showTable(ids) {
+    const shown = ids === null ? this.#trials : this.#trials.filter((trial) => ids.has(trial.id));
+    this.#table.show(columnsOf(this.#study), shown, {label: 'Trials', by: 'rank', empty: 'No trial is in all ranges.'});
+    this.#all.hidden = ids === null;
+    this.#all.textContent = `${shown.length} of ${this.#trials.length} trials: show all`;
   }
 
   #showImportances({parameters, metric}) {
@@ -114,6 +127,8 @@ function trialOf(trial) {
   return {
     id: Number(trial.trialId),
     rank: trial.rank,
+    // The run that it is.
+    run: {id: trial.run},
     // Steps that successive halving gave it.
     budget: trial.budget ?? 0,
     state: trial.state,
@@ -140,7 +155,8 @@ function columnsOf(study) {
   const plain = (name, label, value, text = number) => ({name, label, value, isNumber: true, cell: (row) => text(value(row))});
   return [
     plain('rank', 'rank', (trial) => trial.rank),
-    plain('id', 'trial', (trial) => trial.id),
+    {...plain('id', 'trial', (trial) => trial.id),
+     cell: (trial) => element('a', {href: addressOf(trial.run), title: `Page of trial ${trial.id}`}, String(trial.id))},
     {name: 'state', label: 'state', value: (trial) => trial.state + trial.isStopped,
      cell: (trial) => element('span', {class: `pill ${trial.isStopped ? 'stopped' : trial.state.toLowerCase()}`, title: trial.error},
        trial.isStopped ? 'stopped early' : trial.state.toLowerCase())},
