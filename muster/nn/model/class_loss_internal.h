@@ -26,8 +26,8 @@ class ClassLoss {
   /// Loss of logits [batch, classes] and ids [batch]; [batch, 1] for at::Reduction::None.
   at::Tensor multi_class(const at::Tensor& logits, const at::Tensor& targets,
                          std::int64_t reduction) const;
-  /// Loss of logits and multi-hot labels [batch, classes], averaged over the classes: [batch, 1] for
-  /// at::Reduction::None.
+  /// Loss of logits and multi-hot labels [batch, classes], averaged over the classes: [batch, 1]
+  /// for at::Reduction::None.
   at::Tensor multi_label(const at::Tensor& logits, const at::Tensor& targets,
                          std::int64_t reduction) const;
 

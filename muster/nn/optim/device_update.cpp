@@ -66,6 +66,13 @@ void step(const CenteredRmsPropRule& r, const Tensor& w, const Tensor& g, const 
   w.sub_(mom);
 }
 
+void step(const LionRule& r, const Tensor& w, const Tensor& g, const Tensor& m) {
+  const Tensor direction = m.lerp(g, r.one_minus_beta1);
+  decay(w, r.keep);
+  w.sub_(direction.sign(), r.rate);
+  m.lerp_(g, r.one_minus_beta2);
+}
+
 template <typename Rule>
 void ftrl_step(const Rule& r, const Tensor& w, const Tensor& g, const Tensor& linear,
                const Tensor& before, const Tensor& after) {

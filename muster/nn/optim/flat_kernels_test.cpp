@@ -73,7 +73,8 @@ std::vector<Optimizer> every_optimizer() {
           rmsprop({.learning_rate = 0.1, .momentum = 0.5}),
           rmsprop({.learning_rate = 0.1, .momentum = 0.5, .centered = true}),
           ftrl({.learning_rate = 0.1, .l1 = 0.1, .l2 = 0.1, .l2_shrinkage = 0.1}),
-          ftrl({.learning_rate = 0.1, .learning_rate_power = -0.7, .l1 = 0.1})};
+          ftrl({.learning_rate = 0.1, .learning_rate_power = -0.7, .l1 = 0.1}),
+          lion({.learning_rate = 0.1, .weight_decay = 0.01})};
 }
 
 TEST(Sgd, SubtractsTheRateTimesTheGradient) {
@@ -94,6 +95,46 @@ TEST(Momentum, LooksAheadWithNesterov) {
   // acc 0.1, 0.19; steps 2 (0.1 + 0.09) and 2 (0.1 + 0.171).
   expect_near(after(momentum({.learning_rate = 2.0, .nesterov = true}), {1}, {0.1f}, 2),
               {1 - 0.38 - 0.542}, 1e-6);
+}
+
+TEST(Lion, TakesTheSignOfTheMovingAverage) {
+  expect_near(after(lion({.learning_rate = 0.5}), {1, 2, 3}, {4, -1, 0}, 1), {0.5, 2.5, 3}, 0);
+  State state(lion({.learning_rate = 0.5}), {1});
+  state.step({4});
+  EXPECT_FLOAT_EQ(state.slots[0][0], 0.04F);
+  // 0.04 - 0.1 * 0.34 is above 0, and the next one below.
+  state.step({-0.3F});
+  EXPECT_EQ(state.values[0], 0.0F);
+  state.step({-0.5F});
+  EXPECT_EQ(state.values[0], 0.5F);
+}
+
+// Algorithm 2 of "Symbolic Discovery of Optimization Algorithms", in double.
+TEST(Lion, IsThePapersAfterAHundredSteps) {
+  // Rates that a float holds.
+  constexpr double kRate = 0x1p-10, kBeta1 = 0.9, kBeta2 = 0.99, kDecay = 0x1p-4;
+  constexpr std::size_t kCount = 200;
+  Floats initial = random_floats(kCount, 41);
+  for (float& value : initial) value *= 0.1F;
+  State state(lion({.learning_rate = kRate, .weight_decay = kDecay}), initial);
+  std::vector<double> weights(initial.begin(), initial.end());
+  std::vector<double> momenta(kCount, 0.0);
+  for (std::uint64_t step = 0; step < 100; ++step) {
+    const Floats gradients = random_floats(kCount, 1000 + step);
+    state.step(gradients);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const double gradient = gradients[i];
+      const double direction = kBeta1 * momenta[i] + (1 - kBeta1) * gradient;
+      const double sign = direction > 0 ? 1 : direction < 0 ? -1 : 0;
+      weights[i] -= kRate * (sign + kDecay * weights[i]);
+      momenta[i] = kBeta2 * momenta[i] + (1 - kBeta2) * gradient;
+    }
+  }
+  expect_near(state.values, weights, 1e-6);
+}
+
+TEST(Lion, LetsNaNReachTheWeight) {
+  EXPECT_TRUE(std::isnan(after(lion(), {1}, {std::numeric_limits<float>::quiet_NaN()}, 1)[0]));
 }
 
 // The vectors below named TensorFlow are those of its own unit tests.

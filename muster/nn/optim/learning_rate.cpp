@@ -45,6 +45,27 @@ double polynomial_at(const PolynomialDecay& options, std::int64_t step) {
   return (options.initial - options.end) * std::pow(1.0 - part, options.power) + options.end;
 }
 
+/// A period of a schedule with restarts: its number, and the part of it that is over.
+struct Period {
+  double number = 0;
+  double part = 0;
+};
+
+Period period_at(const CosineRestarts& options, std::int64_t step) {
+  const double first = part_of(step, options.first_decay_steps);
+  const double factor = options.period_factor;
+  if (factor == 1.0) return {std::floor(first), first - std::floor(first)};
+  // The first n periods are as long as (factor^n - 1) / (factor - 1) first ones.
+  const auto begin_of = [&](double number) {
+    return (std::pow(factor, number) - 1.0) / (factor - 1.0);
+  };
+  double number = std::floor(std::log1p(first * (factor - 1.0)) / std::log(factor));
+  // The logarithm may be off by its last bit at the border of two periods.
+  if (begin_of(number + 1.0) <= first) number += 1.0;
+  if (begin_of(number) > first) number -= 1.0;
+  return {number, (first - begin_of(number)) / std::pow(factor, number)};
+}
+
 double one_cycle_at(const OneCycle& options, std::int64_t step) {
   const double start = options.maximum / options.start_divisor;
   const double last_step = static_cast<double>(options.total_steps) - 1.0;
@@ -134,6 +155,29 @@ LearningRate cosine(const CosineDecay& options) {
                           part_of(std::min(step, options.decay_steps), options.decay_steps));
           },
           fmt::format("cosine {} to {} in {} steps", options.initial, end, options.decay_steps)};
+}
+
+LearningRate cosine_restarts(const CosineRestarts& options) {
+  check_rate(options.initial, "cosine with restarts", "initial");
+  check_rate(options.alpha, "cosine with restarts", "alpha");
+  check_rate(options.rate_factor, "cosine with restarts", "rate_factor");
+  check_steps(options.first_decay_steps, "cosine with restarts", "first_decay_steps");
+  if (!(options.period_factor >= 1 && std::isfinite(options.period_factor))) {
+    throw InvalidArgument(
+        "cosine with restarts learning rate: period_factor must be at least 1: {}",
+        options.period_factor);
+  }
+  const double end = options.alpha * options.initial;
+  return {
+      [options, end](std::int64_t step) {
+        const Period period = period_at(options, step);
+        const double start = options.initial * std::pow(options.rate_factor, period.number);
+        return anneal((1.0 - options.alpha) * start + end, end, period.part);
+      },
+      fmt::format("cosine {} to {} in {} steps, then in periods {} times as long from {} of the "
+                  "rate",
+                  options.initial, end, options.first_decay_steps, options.period_factor,
+                  options.rate_factor)};
 }
 
 LearningRate warm_up(LearningRate rate, const WarmUp& options) {

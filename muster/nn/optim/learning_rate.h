@@ -8,7 +8,7 @@
 
 namespace muster {
 
-/// A learning rate as a pure function of the step: nothing is counted, so a resumed run goes on
+/// A learning rate as a pure function of the step: nothing is counted, so a resumed run continues
 /// exactly. The step is the number of updates made before, 0 for the first. Evaluated in double.
 /// Copies are cheap; any thread may evaluate.
 class LearningRate {
@@ -61,6 +61,20 @@ struct CosineDecay {
 };
 /// Half a cosine from `initial` to alpha * initial.
 LearningRate cosine(const CosineDecay& options);
+
+struct CosineRestarts {
+  double initial{};
+  /// Steps of the first period.
+  std::int64_t first_decay_steps{};
+  /// Each period is this many times as long as the one before; at least 1.
+  double period_factor = 2.0;
+  /// Factor, at each restart, of the part of the rate that is above its end.
+  double rate_factor = 1.0;
+  /// The part of `initial` that remains at the end of every period.
+  double alpha = 0.0;
+};
+/// Half a cosine after another, each from its first rate down to alpha * initial: warm restarts.
+LearningRate cosine_restarts(const CosineRestarts& options);
 
 struct WarmUp {
   std::int64_t steps{};

@@ -104,6 +104,49 @@ TEST(WarmUp, RisesToTheScheduleItWraps) {
   EXPECT_DOUBLE_EQ(rate.at(8), 0.01);
 }
 
+TEST(CosineRestarts, BeginsAgainInLongerPeriodsAtLowerRates) {
+  const LearningRate rate = cosine_restarts({.initial = 0.5,
+                                             .first_decay_steps = 10,
+                                             .period_factor = 2.0,
+                                             .rate_factor = 0.5,
+                                             .alpha = 0.1});
+  // Periods are steps 0 to 9, 10 to 29, 30 to 69.
+  EXPECT_DOUBLE_EQ(rate.at(0), 0.5);
+  EXPECT_DOUBLE_EQ(rate.at(5), 0.05 + 0.45 / 2);
+  EXPECT_DOUBLE_EQ(rate.at(10), 0.05 + 0.225);
+  EXPECT_DOUBLE_EQ(rate.at(20), 0.05 + 0.225 / 2);
+  EXPECT_NEAR(rate.at(29), 0.05 + 0.225 * 0.5 * (1 + std::cos(std::acos(-1.0) * 0.95)), 1e-15);
+  EXPECT_DOUBLE_EQ(rate.at(30), 0.05 + 0.1125);
+  EXPECT_DOUBLE_EQ(rate.at(50), 0.05 + 0.1125 / 2);
+  EXPECT_DOUBLE_EQ(rate.at(70), 0.05 + 0.05625);
+}
+
+TEST(CosineRestarts, BeginsExactlyAtEveryBorder) {
+  for (const double factor : {1.0, 1.5, 2.0, 3.0}) {
+    const LearningRate rate =
+        cosine_restarts({.initial = 1, .first_decay_steps = 32, .period_factor = factor});
+    double length = 32;
+    double begin = 0;
+    for (int period = 0; period < 6; ++period) {
+      if (begin == std::floor(begin)) {
+        const auto step = static_cast<std::int64_t>(begin);
+        EXPECT_NEAR(rate.at(step), 1, 1e-12) << factor << " " << step;
+        if (step > 0) {
+          EXPECT_LT(rate.at(step - 1), 0.1) << factor << " " << step;
+        }
+      }
+      begin += length;
+      length *= factor;
+    }
+  }
+}
+
+TEST(CosineRestarts, RefusesShrinkingPeriods) {
+  EXPECT_THROW(cosine_restarts({.initial = 1, .first_decay_steps = 10, .period_factor = 0.5}),
+               InvalidArgument);
+  EXPECT_THROW(cosine_restarts({.initial = 1, .first_decay_steps = 0}), InvalidArgument);
+}
+
 TEST(OneCycle, RisesToItsMaximumAndFallsBelowItsStart) {
   const LearningRate rate = one_cycle({.maximum = 1.0, .total_steps = 10});
   EXPECT_NEAR(rate.at(0), 1.0 / 25, 1e-12);

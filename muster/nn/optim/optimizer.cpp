@@ -76,6 +76,11 @@ struct Check {
     check_not_negative("ftrl", "l2", o.l2);
     check_not_negative("ftrl", "l2_shrinkage", o.l2_shrinkage);
   }
+  void operator()(const LionOptions& o) const {
+    check_below_one("lion", "beta1", o.beta1);
+    check_below_one("lion", "beta2", o.beta2);
+    check_not_negative("lion", "weight_decay", o.weight_decay);
+  }
   void operator()(const CustomOptions& o) const {
     if (o.name.empty()) throw InvalidArgument("custom_optimizer: the name must not be empty");
     if (!o.update) throw InvalidArgument("{}: there is no function that updates", o.name);
@@ -121,6 +126,10 @@ struct Describe {
         "l2_shrinkage = {})",
         rate(o), o.learning_rate_power, o.initial_accumulator, o.l1, o.l2, o.l2_shrinkage);
   }
+  std::string operator()(const LionOptions& o) const {
+    return fmt::format("lion({}, beta1 = {}, beta2 = {}, weight_decay = {})", rate(o), o.beta1,
+                       o.beta2, o.weight_decay);
+  }
   std::string operator()(const CustomOptions& o) const {
     std::string constants;
     for (const auto& [name, value] : o.constants)
@@ -146,6 +155,7 @@ constexpr std::array kOptimizers{
     NamedOptimizer{"adam", with_rate<AdamOptions>, 0.001},
     NamedOptimizer{"adamw", with_rate<AdamWOptions>, 0.001},
     NamedOptimizer{"ftrl", with_rate<FtrlOptions>},
+    NamedOptimizer{"lion", with_rate<LionOptions>, 0.0001},
     NamedOptimizer{"momentum", with_rate<MomentumOptions>},
     NamedOptimizer{"proximal_adagrad", with_rate<ProximalAdagradOptions>},
     NamedOptimizer{"rmsprop", with_rate<RmsPropOptions>},
@@ -209,6 +219,7 @@ Optimizer adam(AdamOptions options) { return Optimizer(std::move(options)); }
 Optimizer adamw(AdamWOptions options) { return Optimizer(std::move(options)); }
 Optimizer rmsprop(RmsPropOptions options) { return Optimizer(std::move(options)); }
 Optimizer ftrl(FtrlOptions options) { return Optimizer(std::move(options)); }
+Optimizer lion(LionOptions options) { return Optimizer(std::move(options)); }
 Optimizer custom_optimizer(CustomOptions options) { return Optimizer(std::move(options)); }
 
 Optimizer optimizer_by_name(std::string_view name, LearningRate learning_rate) {

@@ -96,6 +96,17 @@ struct FtrlOptions {
   double l2_shrinkage = 0.0;
 };
 
+/// Lion: the sign of a moving average alone decides where a variable goes, so that it has one slot.
+/// d = g - m; w is multiplied by 1 - rate * weight_decay, then
+/// w -= rate * sign(m + d (1 - beta1)); m += d (1 - beta2). A rate a tenth of Adam's, and a weight
+/// decay ten times as large, are usual. Slot `Lion`.
+struct LionOptions {
+  LearningRate learning_rate = 0.0001;
+  double beta1 = 0.9;
+  double beta2 = 0.99;
+  double weight_decay = 0.0;
+};
+
 /// Neighbouring elements of variables in host memory, for one step of CustomOptions::update.
 struct ElementUpdate {
   double learning_rate = 0;
@@ -117,7 +128,7 @@ struct OptimizerSlot {
 /// on the host: variables of another device are copied there and back in every step, and steps with
 /// it are not captured.
 struct CustomOptions {
-  /// In descriptions and errors, such as "lion".
+  /// In descriptions and errors, such as "signum".
   std::string name;
   LearningRate learning_rate;
   /// Described beside the learning rate, such as {{"beta1", 0.9}}. Tasks of a cluster must agree.
@@ -134,7 +145,7 @@ class Optimizer {
  public:
   using Options =
       std::variant<SgdOptions, MomentumOptions, AdagradOptions, ProximalAdagradOptions, AdamOptions,
-                   AdamWOptions, RmsPropOptions, FtrlOptions, CustomOptions>;
+                   AdamWOptions, RmsPropOptions, FtrlOptions, LionOptions, CustomOptions>;
 
   /// Throws InvalidArgument on options out of range, naming the option.
   explicit Optimizer(Options options);
@@ -158,15 +169,16 @@ Optimizer adam(AdamOptions options = {});
 Optimizer adamw(AdamWOptions options = {});
 Optimizer rmsprop(RmsPropOptions options);
 Optimizer ftrl(FtrlOptions options);
+Optimizer lion(LionOptions options = {});
 Optimizer custom_optimizer(CustomOptions options);
 
-/// By a name: adagrad, adam, adamw, ftrl, momentum, proximal_adagrad, rmsprop or sgd, the rest at
-/// its default. Case and separators do not matter, and torch::optim's and TensorFlow's spellings
-/// are understood: "Adam", "AdamOptimizer", "torch::optim::AdamW",
+/// By a name: adagrad, adam, adamw, ftrl, lion, momentum, proximal_adagrad, rmsprop or sgd, the
+/// rest at its default. Case and separators do not matter, and torch::optim's and TensorFlow's
+/// spellings are understood: "Adam", "AdamOptimizer", "torch::optim::AdamW",
 /// "tf.train.GradientDescentOptimizer". Throws InvalidArgument on another name, with the names
 /// there are and the one that was most likely meant.
 Optimizer optimizer_by_name(std::string_view name, LearningRate learning_rate);
-/// The same with a learning rate of the optimizer's own, which adam and adamw have. Throws
+/// The same with a learning rate of the optimizer's own, which adam, adamw and lion have. Throws
 /// InvalidArgument for the others.
 Optimizer optimizer_by_name(std::string_view name);
 
@@ -178,7 +190,8 @@ struct SlotScopes {
 };
 
 /// An optimizer and the variables it is for: those whose name starts with `prefix`; of several the
-/// longest wins. An empty prefix is for all.
+/// longest wins. An empty prefix is for all. One with a '*' is a pattern of the whole name
+/// (matches_name()), and goes before prefixes without.
 struct OptimizerFor {
   std::string prefix;
   Optimizer optimizer;

@@ -61,6 +61,10 @@ struct MakeRule {
     if (o.learning_rate_power == -0.5) return FtrlRule{to_float(rate), l1, two_l2, shrinkage};
     return FtrlPowerRule{to_float(rate), l1, two_l2, shrinkage, to_float(-o.learning_rate_power)};
   }
+  UpdateRule operator()(const LionOptions& o) const {
+    return LionRule{to_float(rate), to_float(1.0 - rate * o.weight_decay), to_float(1.0 - o.beta1),
+                    to_float(1.0 - o.beta2)};
+  }
   UpdateRule operator()(const CustomOptions& o) const {
     throw Internal("{} is a function, which the host calls", o.name);
   }
@@ -85,6 +89,7 @@ struct ListSlots {
   Slots operator()(const FtrlOptions& o) const {
     return {{"Ftrl", to_float(o.initial_accumulator)}, {"Ftrl_1", 0}};
   }
+  Slots operator()(const LionOptions&) const { return {{"Lion", 0}}; }
   Slots operator()(const CustomOptions& o) const { return o.slots; }
 };
 

@@ -60,10 +60,15 @@ struct FtrlPowerRule {
   float rate, l1, two_l2, two_l2_shrinkage, minus_power;
 };
 
+struct LionRule {
+  static constexpr std::size_t kSlots = 1;
+  float rate, keep, one_minus_beta1, one_minus_beta2;
+};
+
 /// All of them: tables of what is done with each, on the CPU and on GPUs, are made of this list.
 using UpdateRule =
     std::variant<SgdRule, MomentumRule, NesterovRule, AdagradRule, ProximalAdagradRule, AdamRule,
-                 RmsPropRule, CenteredRmsPropRule, FtrlRule, FtrlPowerRule>;
+                 RmsPropRule, CenteredRmsPropRule, FtrlRule, FtrlPowerRule, LionRule>;
 
 MUSTER_EVERYWHERE inline void step(const SgdRule& r, float& w, float g) {
   w = w * r.keep - r.rate * g;
@@ -111,6 +116,15 @@ MUSTER_EVERYWHERE inline void step(const CenteredRmsPropRule& r, float& w, float
   mg += (g - mg) * r.one_minus_decay;
   mom = mom * r.momentum + r.rate * g / std::sqrt(ms - mg * mg + r.epsilon);
   w -= mom;
+}
+
+// A direction that is neither above nor below 0 is 0 or NaN, which reaches the weight.
+MUSTER_EVERYWHERE inline void step(const LionRule& r, float& w, float g, float& m) {
+  const float difference = g - m;
+  const float direction = m + difference * r.one_minus_beta1;
+  const float sign = direction > 0.0f ? 1.0f : direction < 0.0f ? -1.0f : direction;
+  w = w * r.keep - r.rate * sign;
+  m += difference * r.one_minus_beta2;
 }
 
 /// `before` and `after` are the accumulator, raised to minus the learning rate power.

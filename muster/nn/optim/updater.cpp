@@ -15,6 +15,7 @@
 
 #include "muster/base/error.h"
 #include "muster/nn/kernels/parallel_for.h"
+#include "muster/nn/model/name_pattern.h"
 #include "muster/nn/optim/cuda_launch_internal.h"
 #include "muster/nn/optim/custom_update_internal.h"
 #include "muster/nn/optim/device_update_internal.h"
@@ -160,12 +161,21 @@ std::vector<at::Tensor> make_slots(const Optimizer& optimizer, const at::Tensor&
   return slots;
 }
 
-/// The optimizer of each name: of the prefixes that match, the longest.
+bool is_pattern(std::string_view prefix) { return prefix.find('*') != std::string_view::npos; }
+
+/// Whether an entry is for a variable rather than another that is for it too.
+bool goes_before(std::string_view prefix, std::string_view other) {
+  if (is_pattern(prefix) != is_pattern(other)) return is_pattern(prefix);
+  return prefix.size() > other.size();
+}
+
+/// The optimizer of each name: of the patterns that match, or else of the prefixes, the longest.
 std::optional<std::size_t> owner_of(const OptimizersByPrefix& optimizers, std::string_view name) {
   std::optional<std::size_t> owner;
   for (std::size_t i = 0; i < optimizers.size(); ++i) {
-    if (!name.starts_with(optimizers[i].prefix)) continue;
-    if (!owner || optimizers[i].prefix.size() > optimizers[*owner].prefix.size()) owner = i;
+    const std::string& prefix = optimizers[i].prefix;
+    if (is_pattern(prefix) ? !matches_name(prefix, name) : !name.starts_with(prefix)) continue;
+    if (!owner || goes_before(prefix, optimizers[*owner].prefix)) owner = i;
   }
   return owner;
 }

@@ -51,7 +51,8 @@ std::vector<Optimizer> all_optimizers() {
           rmsprop({.learning_rate = 0.1, .momentum = 0.5}),
           rmsprop({.learning_rate = 0.1, .centered = true}),
           ftrl({.learning_rate = 0.1, .l1 = 0.05, .l2 = 0.1, .l2_shrinkage = 0.1}),
-          ftrl({.learning_rate = 0.1, .learning_rate_power = -0.7})};
+          ftrl({.learning_rate = 0.1, .learning_rate_power = -0.7}),
+          lion({.learning_rate = 0.1, .weight_decay = 0.1})};
 }
 
 /// Trains two copies of a layer on the same gradients, ours and with a libtorch optimizer, and
@@ -128,6 +129,24 @@ TEST(Updater, GivesEachVariableToTheLongestPrefix) {
               ElementsAre("linear/weights/Ftrl", "linear/weights/Ftrl_1", "dnn/kernel/Adagrad",
                           "linear/bias/Adam", "linear/bias/Adam_1", "beta1_power", "beta2_power"));
   EXPECT_THAT(updater.descriptions()[1], HasSubstr("prefix=\"\" variables=1 adagrad("));
+}
+
+TEST(Updater, GivesAVariableToAPatternBeforeAnyPrefix) {
+  const Variables variables = wide_and_deep();
+  Updater updater(variables, {{"linear/", ftrl({.learning_rate = 0.2})},
+                              {"", adagrad({.learning_rate = 0.05})},
+                              {"*/bias", adam()}});
+  EXPECT_THAT(names_of(updater.tensors()),
+              ElementsAre("linear/weights/Ftrl", "linear/weights/Ftrl_1", "dnn/kernel/Adagrad",
+                          "linear/bias/Adam", "linear/bias/Adam_1", "beta1_power", "beta2_power"));
+  EXPECT_THAT(message_of([&] {
+                Updater(variables, {{"", adam()}, {"*/gamma", adam()}});
+              }),
+              HasSubstr("prefix `*/gamma` has no variable"));
+  EXPECT_THAT(message_of([&] {
+                Updater(variables, {{"*/bias", adam()}});
+              }),
+              HasSubstr("matches `dnn/kernel`, `linear/weights`"));
 }
 
 TEST(Updater, UpdatesEveryVariableWithItsOwnOptimizer) {

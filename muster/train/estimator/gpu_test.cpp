@@ -616,7 +616,8 @@ TEST_F(Gpu, UpdatesHaveTheBitsOfTheCpus) {
       adamw({.learning_rate = 0.1, .weight_decay = 0.01}),
       rmsprop({.learning_rate = 0.1}),
       rmsprop({.learning_rate = 0.1, .centered = true}),
-      ftrl({.learning_rate = 0.1, .l1 = 0.01})};
+      ftrl({.learning_rate = 0.1, .l1 = 0.01}),
+      lion({.learning_rate = 0.1, .weight_decay = 0.01})};
   for (const Optimizer& optimizer : optimizers) {
     const auto cpu = updated_on(at::kCPU, optimizer);
     const auto gpu = updated_on(at::kCUDA, optimizer);
