@@ -56,7 +56,7 @@ Options with(Options options, const MakeOptions& changes) {
 
 /// A maker of `make(options)`.
 template <typename Make, typename Options>
-Maker maker(Make make, Options options) {
+Maker maker(Make make, const Options& options) {
   return [make, options](const MakeOptions& changes) -> std::shared_ptr<Network> {
     return make(with(options, changes));
   };

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/nn/zoo/image_network_internal.h"
@@ -126,9 +125,9 @@ class MobileNetV2 : public internal::ImageNetwork {
 
 }  // namespace
 
-std::shared_ptr<Network> mobilenet_v2(MobileNetV2Options options) {
+std::shared_ptr<Network> mobilenet_v2(const MobileNetV2Options& options) {
   check(options);
-  return std::make_shared<MobileNetV2>(std::move(options));
+  return std::make_shared<MobileNetV2>(options);
 }
 
 }  // namespace muster::zoo

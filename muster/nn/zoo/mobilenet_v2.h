@@ -37,6 +37,6 @@ struct MobileNetV2Options {
 /// The names are torchvision's: features.1.conv.0.0.weight, classifier.1.bias. The logits are
 /// [batch, num_classes], for images of any size. Throws InvalidArgument for options that are not
 /// positive.
-std::shared_ptr<Network> mobilenet_v2(MobileNetV2Options options = {});
+std::shared_ptr<Network> mobilenet_v2(const MobileNetV2Options& options = {});
 
 }  // namespace muster::zoo

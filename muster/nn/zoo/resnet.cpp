@@ -4,8 +4,6 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
-#include <utility>
-
 #include "muster/base/error.h"
 #include "muster/nn/zoo/image_network_internal.h"
 #include "muster/nn/zoo/layers_internal.h"
@@ -117,9 +115,9 @@ class ResNet : public internal::ImageNetwork {
 
 }  // namespace
 
-std::shared_ptr<Network> resnet(ResNetOptions options) {
+std::shared_ptr<Network> resnet(const ResNetOptions& options) {
   check(options);
-  return std::make_shared<ResNet>(std::move(options));
+  return std::make_shared<ResNet>(options);
 }
 
 }  // namespace muster::zoo

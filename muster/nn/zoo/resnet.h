@@ -30,6 +30,6 @@ struct ResNetOptions {
 /// The names are torchvision's: conv1.weight, layer1.0.bn1.running_mean, fc.bias. The logits are
 /// [batch, num_classes], for images of any size. Throws InvalidArgument for options that are not
 /// positive, and for groups without bottleneck.
-std::shared_ptr<Network> resnet(ResNetOptions options = {});
+std::shared_ptr<Network> resnet(const ResNetOptions& options = {});
 
 }  // namespace muster::zoo

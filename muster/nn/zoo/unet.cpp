@@ -164,9 +164,9 @@ class UNet : public internal::ImageNetwork {
 
 }  // namespace
 
-std::shared_ptr<Network> unet(UNetOptions options) {
+std::shared_ptr<Network> unet(const UNetOptions& options) {
   check(options);
-  return std::make_shared<UNet>(std::move(options));
+  return std::make_shared<UNet>(options);
 }
 
 }  // namespace muster::zoo

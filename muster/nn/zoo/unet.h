@@ -27,6 +27,6 @@ struct UNetOptions {
 /// classes, 0 and 1 where num_classes is 1; the loss is the mean cross-entropy of pixels. Metrics
 /// are `accuracy` and `average_loss`, predictions `logits`, `probabilities` and `class_ids`. Throws
 /// InvalidArgument for options that are not positive.
-std::shared_ptr<Network> unet(UNetOptions options = {});
+std::shared_ptr<Network> unet(const UNetOptions& options = {});
 
 }  // namespace muster::zoo

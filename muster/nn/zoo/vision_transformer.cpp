@@ -8,7 +8,6 @@
 
 #include <cmath>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "muster/base/error.h"
@@ -156,9 +155,9 @@ class VisionTransformer : public internal::ImageNetwork {
 
 }  // namespace
 
-std::shared_ptr<Network> vision_transformer(VisionTransformerOptions options) {
+std::shared_ptr<Network> vision_transformer(const VisionTransformerOptions& options) {
   check(options);
-  return std::make_shared<VisionTransformer>(std::move(options));
+  return std::make_shared<VisionTransformer>(options);
 }
 
 }  // namespace muster::zoo

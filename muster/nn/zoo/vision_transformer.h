@@ -28,6 +28,6 @@ struct VisionTransformerOptions {
 /// encoder.layers.encoder_layer_0.self_attention.in_proj_weight, heads.head.bias. The logits are
 /// [batch, num_classes]. Throws InvalidArgument for options that are not positive or do not divide
 /// each other.
-std::shared_ptr<Network> vision_transformer(VisionTransformerOptions options = {});
+std::shared_ptr<Network> vision_transformer(const VisionTransformerOptions& options = {});
 
 }  // namespace muster::zoo
