@@ -60,6 +60,7 @@ TEST(Flags, ForJsonAreTheSameEverywhere) {
                                                 {"versions", "list"},
                                                 {"versions", "describe"},
                                                 {"runs", "list"},
+                                                {"load"},
                                                 {"predict"},
                                                 {"batch-predict"},
                                                 {"tune", "show"},

@@ -19,7 +19,7 @@ void add_commands(CLI::App& parent, const Table& table) {
   parent.require_subcommand(1);
 }
 
-/// --json, which all commands that print data have: JSON for programs in the place of text for
+/// --json, which all commands that print data have: JSON for programs instead of text for
 /// people. `what` says what an object is, as in "One JSON object per job".
 void add_json_flag(CLI::App& command, bool& as_json, const char* what);
 
@@ -33,6 +33,7 @@ void add_export(CLI::App& command);
 void add_predict(CLI::App& command);
 void add_batch_predict(CLI::App& command);
 void add_serve(CLI::App& command);
+void add_load(CLI::App& command);
 void add_runs(CLI::App& command);
 void add_models(CLI::App& command);
 void add_versions(CLI::App& command);

@@ -23,6 +23,7 @@ constexpr Command kCommands[] = {
     {"batch-predict", "predict files of instances, as gcloud's jobs submit prediction does",
      add_batch_predict},
     {"serve", "serve models over REST and gRPC, as TensorFlow Serving does", add_serve},
+    {"load", "load-test a model server: rates, latency percentiles, errors", add_load},
     {"models", "create, list, describe and delete served models", add_models},
     {"versions", "create, list and choose versions of served models", add_versions},
     {"cluster", "explain a task's environment; check logs of parameter servers", add_cluster},

@@ -70,11 +70,11 @@ TEST(Http1Session, TakesAnswersInPiecesOfAnySize) {
 TEST(Http1Session, ReportsFailuresInTheServersWords) {
   Asked asked(false);
   asked.session->send(1, kRequest);
-  asked.session->receive("HTTP/1.1 503 Busy\r\ncontent-length: 4\r\n\r\nbusy");
+  asked.session->receive("HTTP/1.1 503 Busy\r\ncontent-length: 11\r\n\r\n{\n  \"busy\"}");
   ASSERT_THAT(asked.answers, SizeIs(1));
   EXPECT_EQ(asked.answers[0].kind, AnswerKind::kFailed);
   EXPECT_EQ(asked.answers[0].error, "HTTP 503");
-  EXPECT_EQ(asked.answers[0].message, "busy");
+  EXPECT_EQ(asked.answers[0].message, "{ \"busy\"}");
 }
 
 TEST(Http1Session, EndsWithAnAnswerThatClosesTheConnection) {

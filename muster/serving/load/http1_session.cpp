@@ -27,6 +27,17 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
+// A body on one line, as a message.
+std::string message_in(std::string_view body) {
+  std::string out;
+  for (const char c : body.substr(0, kMostMessageBytes)) {
+    const bool is_space = c == ' ' || c == '\n' || c == '\r' || c == '\t';
+    if (!is_space) out += c;
+    if (is_space && !out.empty() && out.back() != ' ') out += ' ';
+  }
+  return printable_line(out);
+}
+
 struct AnswerHeader {
   int status = 0;
   std::optional<std::size_t> length{};
@@ -87,7 +98,7 @@ class Http1Session final : public ClientSession {
   }
 
   bool receive(std::string_view bytes) override {
-    if (!is_busy_) {  // An answer that nobody has asked for.
+    if (!is_busy_) {  // An answer without a request.
       is_over_ = true;
       return false;
     }
@@ -196,7 +207,7 @@ class Http1Session final : public ClientSession {
     if (header.status != 200) {
       answer.kind = AnswerKind::kFailed;
       answer.error = fmt::format("HTTP {}", header.status);
-      answer.message = printable_line(body_.substr(0, kMostMessageBytes));
+      answer.message = message_in(body_);
     }
     if (options_.keep_bodies) answer.body = std::move(body_);
     report(std::move(answer));

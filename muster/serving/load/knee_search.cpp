@@ -50,6 +50,11 @@ KneeSearch::KneeSearch(const KneeOptions& options) : options_(options) {
 
 void KneeSearch::add(const RateOutcome& outcome) {
   if (passed_bound(outcome, options_.bounds)) {
+    if (doubted_ != outcome.rate) {
+      doubted_ = outcome.rate;
+      next_ = outcome.rate;
+      return;
+    }
     bad_ = bad_ ? std::min(*bad_, outcome.rate) : outcome.rate;
   } else {
     good_ = good_ ? std::max(*good_, outcome.rate) : outcome.rate;

@@ -43,8 +43,10 @@ struct KneeOptions {
   KneeBounds bounds{};
 };
 
-/// Finds the highest rate at which a server keeps the bounds: the knee of its latency over rate.
-/// The caller tries each next_rate() and adds what came of it.
+/// Finds the highest rate at which a server keeps the bounds: the knee of its latency over rate. A
+/// rate that passes a bound is tried again, and is too much when it does so twice: a moment in
+/// which the machine did something else is no knee. The caller tries each next_rate() and adds what
+/// came of it.
 class KneeSearch {
  public:
   /// Throws InvalidArgument for options that cannot be.
@@ -66,6 +68,8 @@ class KneeSearch {
   std::optional<double> next_;
   std::optional<double> good_{};
   std::optional<double> bad_{};
+  /// The rate that has passed a bound once.
+  std::optional<double> doubted_{};
   int rates_below_first_ = 0;
 };
 

@@ -35,10 +35,17 @@ std::string latency_text(std::int64_t nanoseconds) {
                         : fmt::format("{:.3f}", value);
 }
 
-std::string row_of(const std::string& first, const std::string& answers,
+std::size_t first_width(const LoadReport& report) {
+  std::size_t width = 12;
+  if (report.models.size() < 2) return width;
+  for (const std::string& model : report.models) width = std::max(width, model.size());
+  return width;
+}
+
+std::string row_of(std::size_t width, const std::string& first, const std::string& answers,
                    const ModelMeasurements& model) {
-  std::string row = fmt::format("{:>12} {:>10} {:>11} {:>8.3g} %", first, model.requests, answers,
-                                100 * share(model.failed, model.requests));
+  std::string row = fmt::format("{:>{}} {:>10} {:>11} {:>8.3g} %", first, width, model.requests,
+                                answers, 100 * share(model.failed, model.requests));
   for (const double quantile : {0.5, 0.9, 0.99, 0.999, 1.0}) {
     row += fmt::format(" {:>9}", latency_text(model.latency.quantile(quantile)));
   }
@@ -60,18 +67,20 @@ std::string heading(const LoadReport& report) {
         "closed loop: a request is sent when another is answered, so a server that stalls is asked "
         "less; its users' latencies are those of an open loop (--rate)\n";
   }
-  return text + fmt::format("\n{:>12} {:>10} {:>11} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
-                            is_open ? "rate/s" : "in flight", "requests", "answers/s", "errors",
-                            "p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms");
+  return text + fmt::format("\n{:>{}} {:>10} {:>11} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
+                            is_open ? "rate/s" : "in flight", first_width(report), "requests",
+                            "answers/s", "errors", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms",
+                            "max ms");
 }
 
 std::string rows_of(const LoadReport& report, const LoadStep& step) {
   std::string text =
-      row_of(step.rate ? fmt::format("{:.5g}", *step.rate) : std::to_string(step.concurrency),
+      row_of(first_width(report),
+             step.rate ? fmt::format("{:.5g}", *step.rate) : std::to_string(step.concurrency),
              fmt::format("{:.1f}", step.measured.answers_per_second()), step.measured.total());
   if (report.models.size() < 2) return text;
   for (std::size_t i = 0; i < step.measured.models.size(); ++i) {
-    text += row_of(report.models[i], "", step.measured.models[i]);
+    text += row_of(first_width(report), report.models[i], "", step.measured.models[i]);
   }
   return text;
 }
