@@ -86,8 +86,8 @@ c10::IValue TorchScriptProgram::run(std::vector<c10::IValue> inputs) const {
   stack.reserve(inputs.size() + 1);
   stack.emplace_back(module_._ivalue());
   for (c10::IValue& input : inputs) stack.push_back(std::move(input));
-  // Work of torch.jit.fork is done before the next operation, in this thread, so that random numbers
-  // are drawn in one order.
+  // Work of torch.jit.fork is done before the next operation, in this thread, so that random
+  // numbers are drawn in one order.
   torch::jit::InterpreterState state(code_, [](const std::function<void()>& work) { work(); });
   try {
     state.run(stack);
