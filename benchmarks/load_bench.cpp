@@ -71,14 +71,14 @@ double seconds_of(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
-// Of programs that have ended: the server goes on.
+// Processor time of programs that have ended, so without the server, which runs on.
 double processor_seconds_of_programs() {
   rusage usage{};
   ::getrusage(RUSAGE_CHILDREN, &usage);
   return seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
 }
 
-/// What a program prints, and the processor time that it has taken.
+/// The output of a program, and the processor time that it has taken.
 struct Output {
   std::string text{};
   double processor_seconds = 0;

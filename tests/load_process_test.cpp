@@ -198,7 +198,7 @@ TEST(Load, SaysWhatIsWrong) {
   fails({kModel, "--plot", "a.png", "--server", rest}, 2, "its name must end in .svg: a.png");
   fails({"nobody", "--server", rest}, 1, "before the load, model nobody: ");
   fails({kModel, "--server", rest, "--signature-name", "none"}, 1, "has no signature none; it has");
-  // What answers there speaks HTTP/1.1.
+  // The server at that port speaks HTTP/1.1.
   fails({kModel, "--server", rest, "--protocol", "grpc"}, 75, rest);
   fails({kModel, "--server", "127.0.0.1:1"}, 75, "no server answers at 127.0.0.1:1");
 }

@@ -47,7 +47,7 @@ int run(int argc, char** argv) {
   muster::FlagSet set("Fine-tunes ResNet-18 on handwritten digits.");
   set.add("--records", &flags.records, "Folder with the digits' records");
   set.add("--job-dir", &flags.job_dir, "Checkpoints go here");
-  set.add("--weights", &flags.weights, "Weights to begin with, but for the last layer");
+  set.add("--weights", &flags.weights, "Weights to begin with, except for the last layer");
   set.add("--save", &flags.save, "Writes the weights that were trained to this file");
   set.add("--train-steps", &flags.steps, "Train up to this step").positive();
   if (!set.parse(argc, argv)) return 0;
