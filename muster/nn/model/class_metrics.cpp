@@ -1,7 +1,6 @@
 #include "muster/nn/model/class_metrics.h"
 
 #include <fmt/format.h>
-#include <torch/types.h>
 
 #include <cmath>
 

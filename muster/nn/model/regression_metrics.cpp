@@ -1,7 +1,5 @@
 #include "muster/nn/model/regression_metrics.h"
 
-#include <torch/types.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>

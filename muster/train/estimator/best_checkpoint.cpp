@@ -60,7 +60,7 @@ class BestCheckpointKeeper : public Exporter {
                               bool /*is_the_final_export*/) override {
     const double value = value_of(result);
     const Path& model_dir = estimator.model_dir();
-    const Path kept = export_path / checkpoint.filename();
+    Path kept = export_path / checkpoint.filename();
     const auto best = read_export_note(model_dir, name_);
     if (best && best_checkpoint(model_dir) && !is_better(value, best->metrics)) return std::nullopt;
     keep(checkpoint, kept);
