@@ -454,7 +454,7 @@ TEST(BoostedTrees, RefuseColumnsThatTreesCannotRead) {
   const auto refusal = [&](FeatureColumnList columns) {
     return error_of([&] { boosted_trees_classifier({.feature_columns = std::move(columns)}, {}); });
   };
-  EXPECT_THAT(refusal({embedding_column(color, 4)}), HasSubstr("the place of color_embedding"));
+  EXPECT_THAT(refusal({embedding_column(color, 4)}), HasSubstr("instead of color_embedding"));
   EXPECT_THAT(refusal({color}), HasSubstr("color is categorical: wrap it in an indicator_column"));
   EXPECT_THAT(refusal({sequence_numeric_column("x")}), HasSubstr("x is a sequence"));
   EXPECT_THAT(refusal({numeric_column("x"), numeric_column("x")}), HasSubstr("named x"));
