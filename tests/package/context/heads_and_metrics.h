@@ -1,0 +1,2 @@
+extern const muster::LinearOptions options;
+extern const muster::RunConfig config;
