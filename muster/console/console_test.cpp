@@ -3,10 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 
 #include "muster/console/event_files_internal.h"
 #include "muster/console/listening_page_internal.h"
+#include "muster/console/web_files.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/temp_dir.h"
 
@@ -47,6 +51,21 @@ class ConsoleTest : public ::testing::Test {
   testing::TempDir folder_;
   std::optional<Console> console_;
 };
+
+TEST(WebFiles, ImportFilesThatAreThere) {
+  std::set<std::string, std::less<>> names;
+  for (const WebFile& file : web_files()) names.emplace(file.name);
+  const std::regex import("(?:from|import) '\\./([^']+)'");
+  int imports = 0;
+  for (const WebFile& file : web_files()) {
+    const std::string text(file.bytes);
+    for (std::sregex_iterator it(text.begin(), text.end(), import), end; it != end; ++it) {
+      EXPECT_TRUE(names.contains((*it)[1].str())) << file.name << " imports " << (*it)[1];
+      ++imports;
+    }
+  }
+  EXPECT_GT(imports, 100);
+}
 
 TEST_F(ConsoleTest, PagesComeWithAPolicyThatLetsNothingElseIn) {
   for (const char* page : {"/", "/runs"}) {

@@ -3,9 +3,9 @@ import {currentSession, get, post} from './api.js';
 import {ConsolePage} from './console-page.js';
 import {element} from './dom.js';
 import {number} from './format.js';
-import {colorOf} from './colors.js';
 import './line-chart.js';
 import {legend} from './legend.js';
+import {RunColors} from './run-colors.js';
 import './sorted-table.js';
 
 // Servers do not say when they are ready: the page polls them while it is visible.
@@ -17,6 +17,7 @@ class ModelsPage extends ConsolePage {
   #before = new Map();
   // By row: [{time, rate, latency}].
   #history = new Map();
+  #colors = new RunColors('muster-model-colors');
   #asked = 0;
   #timer = 0;
   #allowChanges = false;
@@ -47,6 +48,7 @@ class ModelsPage extends ConsolePage {
   #load() {
     return this.attempt(async () => {
       const {servers} = await get('models', {}, this.signal);
+      this.#colors.tellApart(servers.flatMap((server) => server.models.map(versionName)));
       servers.forEach((server, place) => this.#showServer(server, place));
       this.note.textContent = '';
       Object.assign(this.dataset, {servers: servers.length, asked: ++this.#asked});
@@ -68,9 +70,9 @@ class ModelsPage extends ConsolePage {
   }
 
   #draw(card, rows, value) {
-    const curves = rows.map((row, place) => ({row, color: colorOf(place), points: this.#history.get(row.key) ?? []}))
-      .filter(({points}) => points.length > 0).map(({row, color, points}) => ({
-        name: `${row.name} ${row.version}`, color, steps: points.map((one) => one.time), values: points.map(value)}));
+    const curves = rows.map((row) => ({name: versionName(row), points: this.#history.get(row.key) ?? []}))
+      .filter(({points}) => points.length > 0).map(({name, points}) => ({
+        name, color: this.#colors.of(name), steps: points.map((one) => one.time), values: points.map(value)}));
     card.children[1].show(curves, {x: 'clock', smoothing: 0, isLog: false});
     card.children[2].replaceWith(legend(...curves.map(({name, color}) => ({color, text: name}))));
   }
@@ -126,6 +128,7 @@ class ModelsPage extends ConsolePage {
 
 const kCharts = [{title: 'Requests per second', value: (one) => one.rate},
                  {title: 'Milliseconds each', value: (one) => one.latency}];
+const versionName = (model) => `${model.name} ${model.version}`;
 const labelsOf = (row) => row.parameters?.labels ?? [];
 const isDefault = (row) => row.parameters?.default === true;
 
