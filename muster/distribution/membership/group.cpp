@@ -295,9 +295,8 @@ std::optional<Group::Arrival> Group::take_next(std::size_t ranks, const Deadline
   const ReceivingAhead ahead(*this);
   look_for(0, ranks, any_has_sent);
   std::unique_lock lock(mutex_);
-  const bool in_time = wait_until(changed_, lock, deadline, reason, [&] {
-    return any_has_sent() || ended_ || !broken_.empty();
-  });
+  const bool in_time = wait_until(changed_, lock, deadline, reason,
+                                  [&] { return any_has_sent() || ended_ || !broken_.empty(); });
   if (from < ranks) {
     next_turn_ = from + 1;
     Arrival arrival{from, std::move(peers_[from].frames.front())};
