@@ -183,6 +183,44 @@ TEST(Load, FindsTheKneeAndDrawsIt) {
   EXPECT_THAT(testing::read_bytes(folder / "knee.svg"), HasSubstr(">knee 40<"));
 }
 
+TEST(Load, RefusesFlagsThatWouldMeasureNothing) {
+  const auto refuses = [](const Words& words, const std::string& text) {
+    const Outcome outcome =
+        testing::run_program(MUSTER_PROGRAM, Words{"load", "--server", "127.0.0.1:1"} + words);
+    EXPECT_EQ(outcome.status, 2) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(text));
+  };
+  refuses({kModel, "--rate", "1e8"}, "--rate must be positive numbers up to 10000000");
+  refuses({kModel, "--rate", ""}, "--rate: must not be empty");
+  refuses({kModel, "--concurrency", "1,100001"}, "--concurrency must be positive numbers up to");
+  refuses({"m="}, "a model has one weight, MODEL=WEIGHT: m=");
+  refuses({"m=1,2"}, "a model has one weight, MODEL=WEIGHT: m=1,2");
+  refuses({"m", "m=2"}, "model m is named twice");
+  refuses({"m", "--instances", "other=a"}, "--instances must be FILE or MODEL=FILE");
+  refuses({"m", "--recorded", "a", "--recorded", "b"}, "--recorded: a second file");
+  refuses({"m", "--instances", "m=a", "--instances", "m=b"}, "a second file for m: m=b");
+  refuses({kModel, "--max-p99-ms", "0"}, "--max-p99-ms must be positive: 0");
+  refuses({kModel, "--max-error-percent", "101"}, "--max-error-percent must be from 0 to 100");
+  refuses({kModel, "--find-knee", "--max-rate", "nan"}, "--max-rate must be from 100");
+  refuses({kModel, "--requests", "0"}, "--requests must be positive: 0");
+  refuses({kModel, "--requests", "-1"}, "must be a whole number: -1");
+  refuses({kModel, "--seed", "-1"}, "must be a whole number: -1");
+  refuses({kModel, "--seconds", "1e-12"}, "--seconds must be from 1e-9 to 1e6");
+  refuses({kModel, "--rows", "1000000000000"}, "--rows must be from 1 to 67108864");
+  refuses({kModel, "--plot", "no_such_folder/a.svg"}, "there is no folder no_such_folder");
+  refuses({kModel, "--rate", "10", "--threads", "257"}, "--threads must be from 1 to 256");
+}
+
+TEST(Load, PrintsTheStepsBeforeOneThatFails) {
+  const HalfPlusTwo server;
+  const Words words = load_words(server, "rest", {"--requests", "20", "--concurrency", "1,1000"});
+  const Outcome outcome = testing::run_program(
+      "/bin/sh", Words{"-c", "ulimit -n 200 && exec \"$0\" \"$@\"", MUSTER_PROGRAM} + words);
+  EXPECT_NE(outcome.status, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("1000 connections need as many open files"));
+  EXPECT_EQ(only_step(outcome)["requests"], 20);
+}
+
 TEST(Load, SaysWhatIsWrong) {
   const HalfPlusTwo server;
   const std::string& rest = server.address("rest");
@@ -199,7 +237,8 @@ TEST(Load, SaysWhatIsWrong) {
   fails({"nobody", "--server", rest}, 1, "before the load, model nobody: ");
   fails({kModel, "--server", rest, "--signature-name", "none"}, 1, "has no signature none; it has");
   // The server at that port speaks HTTP/1.1.
-  fails({kModel, "--server", rest, "--protocol", "grpc"}, 75, rest);
+  fails({kModel, "--server", rest, "--protocol", "grpc"}, 1, "may not speak this protocol");
+  fails({kModel, "--server", server.address("grpc")}, 1, "may not speak this protocol");
   fails({kModel, "--server", "127.0.0.1:1"}, 75, "no server answers at 127.0.0.1:1");
 }
 

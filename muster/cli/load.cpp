@@ -7,10 +7,14 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <exception>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -33,6 +37,9 @@ constexpr std::uint64_t kMostLoadInstanceBytes = std::uint64_t{1} << 30;
 constexpr std::size_t kClosedLoopConcurrency = 16;
 constexpr std::size_t kOpenLoopConcurrency = 256;
 constexpr double kFirstRate = 100;
+constexpr std::size_t kMostWeight = 1'000'000'000;
+constexpr std::size_t kMostRows = 1 << 26;
+constexpr double kLeastSeconds = 1e-9;
 constexpr std::chrono::milliseconds kProgressPeriod{500};
 
 std::chrono::nanoseconds nanoseconds_of(double seconds) {
@@ -40,7 +47,7 @@ std::chrono::nanoseconds nanoseconds_of(double seconds) {
 }
 
 template <typename T>
-std::vector<T> numbers_of(const std::string& text, const char* flag) {
+std::vector<T> numbers_of(const std::string& text, const char* flag, std::size_t most) {
   std::vector<T> numbers;
   if (text.empty()) return numbers;
   for (const std::string& word : split(text, ',')) {
@@ -48,8 +55,9 @@ std::vector<T> numbers_of(const std::string& text, const char* flag) {
     const char* const end = word.data() + word.size();
     const auto read = std::from_chars(word.data(), end, number);
     if (read.ec != std::errc() || read.ptr != end || !(number > 0) ||
-        !(static_cast<double>(number) <= 1e9)) {
-      throw UsageError("{} must be positive numbers with commas between them: {}", flag, text);
+        !(static_cast<double>(number) <= static_cast<double>(most))) {
+      throw UsageError("{} must be positive numbers up to {}, with commas between them: {}", flag,
+                       most, text);
     }
     numbers.push_back(number);
   }
@@ -67,8 +75,12 @@ struct NamedModel {
 NamedModel parse_model(const std::string& word, const std::string& signature) {
   NamedModel model{.label = word.substr(0, word.rfind('='))};
   if (model.label.size() < word.size()) {
-    model.weight =
-        numbers_of<double>(word.substr(model.label.size() + 1), "a model's weight").at(0);
+    const auto weights =
+        numbers_of<double>(word.substr(model.label.size() + 1), "a model's weight", kMostWeight);
+    if (weights.size() != 1) {
+      throw UsageError("a model has one weight, MODEL=WEIGHT: {}", word);
+    }
+    model.weight = weights.front();
   }
   const auto slash = model.label.find('/');
   model.address.name = model.label.substr(0, slash);
@@ -90,6 +102,35 @@ std::string file_for(const std::vector<std::string>& given, const NamedModel& mo
     if (one.find('=') == std::string::npos) return one;
   }
   return "";
+}
+
+// A file that no model would send is a mistake, as are two for one model.
+void check_files(const std::vector<std::string>& given, const std::vector<NamedModel>& models,
+                 const char* flag) {
+  std::set<std::string> owners;
+  for (const std::string& one : given) {
+    const bool is_for_all = one.find('=') == std::string::npos;
+    const auto owner = std::ranges::find_if(
+        models, [&](const NamedModel& model) { return one.starts_with(model.label + "="); });
+    if (!is_for_all && owner == models.end()) {
+      throw UsageError("{} must be FILE or MODEL=FILE with a model of this command: {}", flag, one);
+    }
+    if (!owners.insert(is_for_all ? "" : owner->label).second) {
+      throw UsageError("{}: a second file for {}: {}", flag,
+                       is_for_all ? "the same models" : owner->label, one);
+    }
+  }
+}
+
+void check_models(const LoadFlags& flags, const std::vector<NamedModel>& models) {
+  std::set<std::string> labels;
+  for (const NamedModel& model : models) {
+    if (!labels.insert(model.label).second) {
+      throw UsageError("model {} is named twice", model.label);
+    }
+  }
+  check_files(flags.instances, models, "--instances");
+  check_files(flags.recorded, models, "--recorded");
 }
 
 /// Everything that flags say, checked.
@@ -114,6 +155,11 @@ serving::ServerAddress server_of(const LoadFlags& flags, serving::LoadProtocol p
   }
 }
 
+/// The rate with which a search for the knee begins.
+double first_rate(const LoadCommand& command) {
+  return command.rates.empty() ? kFirstRate : command.rates.front();
+}
+
 std::optional<serving::KneeBounds> bounds_of(const LoadFlags& flags) {
   if (!flags.find_knee && !flags.max_p99_ms && !flags.max_error_percent) return std::nullopt;
   serving::KneeBounds bounds;
@@ -125,19 +171,50 @@ std::optional<serving::KneeBounds> bounds_of(const LoadFlags& flags) {
   return bounds;
 }
 
+void check_bounds(const LoadCommand& command) {
+  const LoadFlags& flags = command.flags;
+  if (flags.max_p99_ms && !(*flags.max_p99_ms > 0 && std::isfinite(*flags.max_p99_ms))) {
+    throw UsageError("--max-p99-ms must be positive: {}", *flags.max_p99_ms);
+  }
+  if (flags.max_error_percent &&
+      !(*flags.max_error_percent >= 0 && *flags.max_error_percent <= 100)) {
+    throw UsageError("--max-error-percent must be from 0 to 100: {}", *flags.max_error_percent);
+  }
+  const double first = first_rate(command);
+  if (flags.find_knee && !(flags.max_rate >= first && flags.max_rate <= serving::kMostRate)) {
+    throw UsageError("--max-rate must be from {}, the first rate, to {:.0f}: {}", first,
+                     serving::kMostRate, flags.max_rate);
+  }
+}
+
+void check_plot(const std::string& plot) {
+  if (plot.empty()) return;
+  if (!plot.ends_with(".svg")) {
+    throw UsageError("--plot writes an SVG file, so its name must end in .svg: {}", plot);
+  }
+  const Path folder = Path(plot).parent_path();
+  std::error_code ignored;
+  if (!folder.empty() && !std::filesystem::is_directory(folder, ignored)) {
+    throw UsageError("--plot: there is no folder {}", folder.string());
+  }
+}
+
 void check_flags(const LoadCommand& command) {
   const LoadFlags& flags = command.flags;
-  if (!(flags.seconds > 0) || !(flags.seconds <= 1e6)) {
-    throw UsageError("--seconds must be positive: {}", flags.seconds);
+  if (!(flags.seconds >= kLeastSeconds) || !(flags.seconds <= 1e6)) {
+    throw UsageError("--seconds must be from 1e-9 to 1e6: {}", flags.seconds);
   }
-  if (!(flags.deadline_seconds > 0) || !(flags.deadline_seconds <= 1e6)) {
-    throw UsageError("--deadline-seconds must be positive: {}", flags.deadline_seconds);
+  if (!(flags.deadline_seconds >= kLeastSeconds) || !(flags.deadline_seconds <= 1e6)) {
+    throw UsageError("--deadline-seconds must be from 1e-9 to 1e6: {}", flags.deadline_seconds);
   }
   const double warm_up = flags.warm_up_seconds.value_or(0);
   if (!(warm_up >= 0) || !(warm_up <= 1e6)) {
     throw UsageError("--warm-up-seconds must not be negative: {}", warm_up);
   }
-  if (flags.rows == 0) throw UsageError("--rows must be positive: 0");
+  if (flags.rows == 0 || flags.rows > kMostRows) {
+    throw UsageError("--rows must be from 1 to {}: {}", kMostRows, flags.rows);
+  }
+  if (flags.requests == 0U) throw UsageError("--requests must be positive: 0");
   if (flags.distinct == 0) throw UsageError("--distinct must be positive: 0");
   if (!command.rates.empty() && command.concurrencies.size() > 1) {
     throw UsageError("--concurrency: with --rate it is one number, the most in flight");
@@ -151,17 +228,17 @@ void check_flags(const LoadCommand& command) {
   if (flags.find_knee && flags.requests) {
     throw UsageError("--requests: with --find-knee every rate lasts --seconds");
   }
+  const bool is_open = flags.find_knee || !command.rates.empty();
   const std::size_t least =
       command.concurrencies.empty()
-          ? kClosedLoopConcurrency
+          ? (is_open ? kOpenLoopConcurrency : kClosedLoopConcurrency)
           : *std::min_element(command.concurrencies.begin(), command.concurrencies.end());
   if (flags.threads == 0 || flags.threads > least) {
     throw UsageError("--threads must be from 1 to {}, the requests in flight: {}", least,
                      flags.threads);
   }
-  if (!flags.plot.empty() && !flags.plot.ends_with(".svg")) {
-    throw UsageError("--plot writes an SVG file, so its name must end in .svg: {}", flags.plot);
-  }
+  check_bounds(command);
+  check_plot(flags.plot);
 }
 
 serving::LoadPlan plan_of(const LoadCommand& command) {
@@ -184,12 +261,15 @@ serving::LoadPlan plan_of(const LoadCommand& command) {
 LoadCommand checked_command(const LoadFlags& flags) {
   LoadCommand command{.flags = flags,
                       .protocol = serving::load_protocol_named(flags.protocol),
-                      .rates = numbers_of<double>(flags.rate, "--rate"),
-                      .concurrencies = numbers_of<std::size_t>(flags.concurrency, "--concurrency"),
+                      .rates = numbers_of<double>(flags.rate, "--rate",
+                                                  static_cast<std::size_t>(serving::kMostRate)),
+                      .concurrencies = numbers_of<std::size_t>(flags.concurrency, "--concurrency",
+                                                               serving::kMostConcurrency),
                       .bounds = bounds_of(flags)};
   for (const std::string& word : flags.models) {
     command.models.push_back(parse_model(word, flags.signature_name));
   }
+  check_models(flags, command.models);
   check_flags(command);
   command.plan = plan_of(command);
   return command;
@@ -249,6 +329,8 @@ class LoadSteps {
       : command_(command), targets_(targets), stop_(std::move(stop)) {}
 
   bool is_stopped() const { return stop_.stop_requested(); }
+  /// Whether no step is finished.
+  bool is_empty() const { return steps_.empty(); }
 
   const serving::LoadStep& run(std::optional<double> rate, std::size_t concurrency) {
     serving::LoadPlan plan = command_.plan;
@@ -283,10 +365,9 @@ std::size_t concurrency_of(const LoadCommand& command, std::size_t otherwise) {
 }
 
 std::optional<double> find_knee(const LoadCommand& command, LoadSteps& steps) {
-  serving::KneeSearch search(
-      {.first_rate = command.rates.empty() ? kFirstRate : command.rates.front(),
-       .most_rate = command.flags.max_rate,
-       .bounds = *command.bounds});
+  serving::KneeSearch search({.first_rate = first_rate(command),
+                              .most_rate = command.flags.max_rate,
+                              .bounds = *command.bounds});
   while (!steps.is_stopped()) {
     const auto rate = search.next_rate();
     if (!rate) break;
@@ -315,24 +396,38 @@ void run_steps(const LoadCommand& command, LoadSteps& steps) {
   }
 }
 
-serving::LoadReport measure(const LoadCommand& command,
-                            const std::vector<serving::LoadTarget>& targets,
-                            const std::stop_token& stop) {
+/// A report of the steps that were finished, and the error that ended them, if one did.
+struct Measured {
+  serving::LoadReport report{};
+  std::exception_ptr failure{};
+};
+
+// Steps take minutes: an error in a later one does not take those before it away.
+Measured measure(const LoadCommand& command, const std::vector<serving::LoadTarget>& targets,
+                 const std::stop_token& stop) {
   LoadSteps steps(command, targets, stop);
-  serving::LoadReport report{.protocol = command.flags.protocol,
-                             .server = command.plan.server.text,
-                             .arrivals = command.plan.arrivals,
-                             .threads = command.plan.threads,
-                             .bounds = command.bounds,
-                             .searched_knee = command.flags.find_knee};
+  Measured out;
+  serving::LoadReport& report = out.report;
+  report = {.protocol = command.flags.protocol,
+            .server = command.plan.server.text,
+            .arrivals = command.plan.arrivals,
+            .threads = command.plan.threads,
+            .bounds = command.bounds,
+            .searched_knee = command.flags.find_knee};
   for (const serving::LoadTarget& target : targets) report.models.push_back(target.model);
-  if (command.flags.find_knee) {
-    report.knee = find_knee(command, steps);
-  } else {
-    run_steps(command, steps);
+  try {
+    if (command.flags.find_knee) {
+      report.knee = find_knee(command, steps);
+    } else {
+      run_steps(command, steps);
+    }
+  } catch (const Error&) {
+    if (steps.is_empty()) throw;
+    out.failure = std::current_exception();
+    report.searched_knee = false;
   }
   report.steps = steps.take();
-  return report;
+  return out;
 }
 
 void print_report(const LoadFlags& flags, const serving::LoadReport& report) {
@@ -345,8 +440,14 @@ void print_report(const LoadFlags& flags, const serving::LoadReport& report) {
 void check_outcome(const serving::LoadReport& report) {
   const auto has_answer = [](const serving::LoadStep& step) {
     const auto total = step.measured.total();
-    return total.failed < total.requests || total.requests == 0;
+    return total.failed < total.requests;
   };
+  const auto has_request = [](const serving::LoadStep& step) {
+    return step.measured.total().requests > 0;
+  };
+  if (std::none_of(report.steps.begin(), report.steps.end(), has_request)) {
+    throw FailedPrecondition("no request was due in the measured time: raise --rate or --seconds");
+  }
   if (std::none_of(report.steps.begin(), report.steps.end(), has_answer)) {
     throw FailedPrecondition("no request was answered: see the errors above");
   }
@@ -366,12 +467,14 @@ void load_server(const LoadFlags& flags) {
   const std::vector<serving::LoadTarget> targets = targets_of(command);
   std::stop_source stop;
   const StopSignals signals([&](int) { stop.request_stop(); });
-  const serving::LoadReport report = measure(command, targets, stop.get_token());
+  const Measured measured = measure(command, targets, stop.get_token());
+  const serving::LoadReport& report = measured.report;
   print_report(flags, report);
   if (const int signal = StopSignals::received(); signal != 0) {
     throw Interrupted(signal, "stopped by signal {}; the table has what was measured by then",
                       signal);
   }
+  if (measured.failure) std::rethrow_exception(measured.failure);
   check_outcome(report);
 }
 

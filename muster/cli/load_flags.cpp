@@ -6,6 +6,14 @@
 namespace muster::cli {
 namespace {
 
+// CLI11 takes the text "-1" for a number without a sign, and an empty list for none.
+std::string whole_number(const std::string& text) {
+  const bool is_one = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  return is_one ? "" : "must be a whole number: " + text;
+}
+
+std::string some_text(const std::string& text) { return text.empty() ? "must not be empty" : ""; }
+
 void add_target_flags(CLI::App& command, LoadFlags& flags) {
   command
       .add_option("models", flags.models,
@@ -24,13 +32,16 @@ void add_target_flags(CLI::App& command, LoadFlags& flags) {
 }
 
 void add_loop_flags(CLI::App& command, LoadFlags& flags) {
-  command.add_option("--rate", flags.rate,
-                     "Open loop: requests per second, sent whether others are answered or not; "
-                     "several with commas between them are measured one after another");
-  command.add_option(
-      "--concurrency", flags.concurrency,
-      "Requests in flight. Closed loop, without --rate: always so many (16); several "
-      "with commas are measured one after another. Open loop: at most (256)");
+  command
+      .add_option("--rate", flags.rate,
+                  "Open loop: requests per second, sent whether others are answered or not; "
+                  "several with commas between them are measured one after another")
+      ->check(some_text);
+  command
+      .add_option("--concurrency", flags.concurrency,
+                  "Requests in flight. Closed loop, without --rate: always so many (16); several "
+                  "with commas are measured one after another. Open loop: at most (256)")
+      ->check(some_text);
   command
       .add_option("--arrivals", flags.arrivals,
                   "How requests of an open loop arrive: poisson, as from many clients, or constant")
@@ -44,20 +55,28 @@ void add_loop_flags(CLI::App& command, LoadFlags& flags) {
       .add_option("--deadline-seconds", flags.deadline_seconds,
                   "A request without an answer by then has failed")
       ->capture_default_str();
-  command.add_option("--requests", flags.requests, "Ends after so many, if not by time");
-  command.add_option("--connections", flags.connections,
-                     "Over gRPC (one for 16 requests in flight); REST has one for each request");
-  command.add_option("--threads", flags.threads, "Of this program")->capture_default_str();
+  command.add_option("--requests", flags.requests, "Ends after so many, if not by time")
+      ->check(whole_number);
+  command
+      .add_option("--connections", flags.connections,
+                  "Over gRPC (one for 16 requests in flight); REST has one for each request")
+      ->check(whole_number);
+  command.add_option("--threads", flags.threads, "Of this program")
+      ->check(whole_number)
+      ->capture_default_str();
 }
 
 void add_request_flags(CLI::App& command, LoadFlags& flags) {
   command.add_option("--rows", flags.rows, "Rows, or lines of --instances, of a request")
+      ->check(whole_number)
       ->capture_default_str();
   command
       .add_option("--distinct", flags.distinct,
                   "Different requests, of random values that fit the model's signature")
+      ->check(whole_number)
       ->capture_default_str();
   command.add_option("--seed", flags.seed, "Of values, arrivals and choices of models")
+      ->check(whole_number)
       ->capture_default_str();
   repeatable(command.add_option("--instances", flags.instances,
                                 "[MODEL=]FILE of instances to send, one JSON value a line"));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "muster/base/error.h"
 
@@ -10,6 +11,8 @@ namespace {
 
 constexpr std::uint64_t kGapsKey = 0x61727269;
 constexpr std::uint64_t kChoiceKey = 0x63686f69;
+// A double up to this one is a number of nanoseconds.
+constexpr double kLatest = 9e18;
 
 }  // namespace
 
@@ -27,7 +30,7 @@ void Arrivals::advance() {
   } else {
     at_ += -std::log1p(-random_.uniform()) * nanoseconds_between_;
   }
-  due_ = static_cast<std::int64_t>(at_);
+  due_ = at_ < kLatest ? static_cast<std::int64_t>(at_) : std::numeric_limits<std::int64_t>::max();
 }
 
 WeightedChoice::WeightedChoice(const std::vector<double>& weights, std::uint64_t seed)

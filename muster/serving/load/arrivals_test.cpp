@@ -84,5 +84,15 @@ TEST(WeightedChoice, RefusesWeightsThatCannotBe) {
   EXPECT_THROW(WeightedChoice({1, -1}, 0), InvalidArgument);
 }
 
+TEST(Arrivals, OfARateThatIsNextToNothingAreNeverDue) {
+  for (const ArrivalPattern pattern : {ArrivalPattern::kConstant, ArrivalPattern::kPoisson}) {
+    for (const double rate : {1e-12, 1e-310}) {
+      Arrivals arrivals(pattern, rate, 1);
+      for (int i = 0; i < 3; ++i) arrivals.advance();
+      EXPECT_EQ(arrivals.time(), std::chrono::nanoseconds::max()) << rate;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace muster::serving

@@ -35,6 +35,7 @@ class OneCall {
     session_->send(0, request);
     std::string output;
     std::string input;
+    bool has_received = false;
     while (!answer_) {
       session_->take_output(output);
       const long sent = socket_.send(output);
@@ -42,8 +43,12 @@ class OneCall {
       wait_for(output.empty() ? POLLIN : POLLIN | POLLOUT);
       input.clear();
       const bool lives = socket_.receive(input);
-      if (!input.empty()) session_->receive(input);
-      if (!lives) session_->close("the server has closed the connection");
+      has_received = has_received || !input.empty();
+      const bool goes_on = input.empty() || session_->receive(input);
+      if (lives && goes_on) continue;
+      session_->close(has_received ? "the server has closed the connection"
+                                   : "the server has closed the connection without a word: it may "
+                                     "not speak this protocol");
     }
     return std::move(*answer_);
   }
@@ -74,6 +79,10 @@ std::string call_server(const ServerAddress& server, bool over_grpc, const std::
                         const PreparedRequest& request, const Deadline& deadline) {
   ClientAnswer answer = OneCall(server, over_grpc, token, deadline).ask(request);
   if (answer.kind == AnswerKind::kOk) return std::move(answer.body);
+  if (answer.error == "bad answer") {
+    throw FailedPrecondition("{}: {}: the server may not speak this protocol", server.text,
+                             answer.message);
+  }
   const std::string text =
       fmt::format("{} answers {}: {}", server.text, answer.error, answer.message);
   const bool is_passing = answer.kind == AnswerKind::kNotTaken || answer.error == "UNAVAILABLE" ||

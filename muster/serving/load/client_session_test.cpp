@@ -224,5 +224,53 @@ TEST(GrpcSession, SurvivesAnyBytes) {
   }
 }
 
+TEST(Http1Session, TakesABodyThatEndsWithTheConnection) {
+  Asked asked(false);
+  asked.session->send(1, kRequest);
+  EXPECT_TRUE(asked.session->receive("HTTP/1.1 200 OK\r\n\r\nab"));
+  EXPECT_TRUE(asked.session->receive("c"));
+  asked.session->close("closed");
+  ASSERT_THAT(asked.answers, SizeIs(1));
+  EXPECT_EQ(asked.answers[0].kind, AnswerKind::kOk);
+  EXPECT_EQ(asked.answers[0].body, "abc");
+}
+
+TEST(Http1Session, KnowsBodiesInChunksByTheLastCoding) {
+  const auto answered = [](const std::string& coding) {
+    Asked asked(false);
+    asked.session->send(1, kRequest);
+    asked.session->receive("HTTP/1.1 200 OK\r\nTransfer-Encoding: " + coding +
+                           "\r\n\r\n2\r\nab\r\n0\r\n\r\n");
+    return asked.answers;
+  };
+  ASSERT_THAT(answered("gzip, Chunked"), SizeIs(1));
+  EXPECT_EQ(answered("gzip, Chunked")[0].body, "ab");
+  ASSERT_THAT(answered("gzip"), SizeIs(1));
+  EXPECT_EQ(answered("gzip")[0].message, "its Transfer-Encoding is not chunked");
+}
+
+TEST(ClientSession, SaysAtOnceThatTheServerSpeaksAnotherProtocol) {
+  Asked http(false);
+  http.session->send(1, kRequest);
+  EXPECT_FALSE(http.session->receive(http2::frame(http2::kSettings, 0, 0, "")));
+  Asked grpc(true);
+  grpc.session->send(1, kRequest);
+  grpc.output();
+  EXPECT_FALSE(grpc.session->receive("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"));
+  for (const Asked* const asked : {&http, &grpc}) {
+    ASSERT_THAT(asked->answers, SizeIs(1));
+    EXPECT_EQ(asked->answers[0].error, "bad answer");
+    EXPECT_THAT(asked->answers[0].message, HasSubstr("its answer is not HTTP/"));
+  }
+}
+
+TEST(GrpcSession, MaySendAnotherWhenOneWasGivenUp) {
+  Asked asked(true, {.most_streams = 1});
+  asked.session->send(1, kRequest);
+  EXPECT_FALSE(asked.session->can_send());
+  EXPECT_TRUE(asked.session->cancel(1));
+  EXPECT_TRUE(asked.session->can_send());
+}
+
 }  // namespace
 }  // namespace muster::serving

@@ -56,9 +56,12 @@ ConnectionPool::ConnectionPool(Options options)
 
 ConnectionPool::~ConnectionPool() = default;
 
-void ConnectionPool::open(const Deadline& deadline) {
-  for (const auto& connection : connections_) connect(*connection);
-  while (open_ < connections_.size()) {
+void ConnectionPool::open(const Deadline& deadline, const std::stop_token& stop) {
+  for (const auto& connection : connections_) {
+    if (stop.stop_requested()) return;
+    connect(*connection);
+  }
+  while (open_ < connections_.size() && !stop.stop_requested()) {
     if (!last_failure_.empty()) {
       throw Unavailable("no server answers at {}: {}", options_.server->text, last_failure_);
     }
@@ -95,8 +98,11 @@ void ConnectionPool::cancel(std::size_t number, std::uint64_t tag) {
   if (connection.session == nullptr) return;
   if (connection.session->cancel(tag)) {
     add_unsent(connection);
+    add_free(connection);
   } else {
     lose(connection, "cancelled");
+    // The request had its time, so this cannot happen again at once.
+    connection.connect_at = Clock::now();
   }
 }
 
@@ -135,7 +141,8 @@ int ConnectionPool::wait_for_events(Clock::time_point until) {
     const timespec time{.tv_sec = left.count() / 1'000'000'000,
                         .tv_nsec = left.count() % 1'000'000'000};
     const int count = ::epoll_pwait2(epoll_.number(), events.data(), kMostEvents, &time, nullptr);
-    if (count >= 0 || errno != ENOSYS) return count;
+    if (count >= 0 || (errno != ENOSYS && errno != EPERM)) return count;
+    // The kernel does not have the call, or a container's filter forbids it.
     has_fine_waits_ = false;
   }
   // Rounded down: the last millisecond is waited for by asking again and again.
@@ -156,6 +163,7 @@ void ConnectionPool::connect(Connection& connection) {
   connection.output.clear();
   connection.is_connecting = true;
   connection.waits_for_socket = true;
+  connection.has_received = false;
   watch(connection, EPOLL_CTL_ADD);
 }
 
@@ -199,6 +207,7 @@ void ConnectionPool::finish_connecting(Connection& connection) {
   }
   connection.is_connecting = false;
   connection.waits_for_socket = false;
+  connection.opened_at = Clock::now();
   watch(connection, EPOLL_CTL_MOD);
   ++open_;
   add_free(connection);
@@ -208,6 +217,7 @@ void ConnectionPool::finish_connecting(Connection& connection) {
 void ConnectionPool::receive(Connection& connection) {
   input_.clear();
   const bool lives = connection.socket.receive(input_);
+  if (!input_.empty()) connection.has_received = true;
   if (!input_.empty() && !connection.session->receive(input_)) {
     return lose(connection, "the server has ended the connection");
   }
@@ -221,7 +231,11 @@ void ConnectionPool::lose(Connection& connection, const std::string& why) {
   connection.session.reset();
   connection.socket = ClientSocket();
   --open_;
-  connection.connect_at = Clock::now();
+  // A server that takes connections and ends them is not asked for new ones all the time. Over
+  // HTTP/1.1 one that has answered on a connection may end it.
+  const bool has_answered = connection.has_received && !options_.over_grpc;
+  connection.connect_at =
+      has_answered ? Clock::now() : std::max(Clock::now(), connection.opened_at + kRetryConnect);
   lost_.push_back(connection.number);
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,8 @@ class ConnectionPool {
   ConnectionPool(const ConnectionPool&) = delete;
   ConnectionPool& operator=(const ConnectionPool&) = delete;
 
-  /// Opens all of them. Throws Unavailable when that fails.
-  void open(const Deadline& deadline);
+  /// Opens all of them, unless a stop is asked for first. Throws Unavailable when that fails.
+  void open(const Deadline& deadline, const std::stop_token& stop);
   /// One that can send a request; nothing when all are busy.
   std::optional<std::size_t> next_free();
   void send(std::size_t connection, std::uint64_t tag, const PreparedRequest& request);
@@ -58,6 +59,8 @@ class ConnectionPool {
     bool waits_for_socket = false;
     bool is_in_free = false;
     bool is_in_unsent = false;
+    bool has_received = false;
+    Clock::time_point opened_at{};
     /// Nothing while there is a connection.
     std::optional<Clock::time_point> connect_at{};
   };

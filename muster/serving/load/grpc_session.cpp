@@ -52,6 +52,14 @@ std::string percent_decoded(std::string_view text) {
   return out;
 }
 
+// As grpc-timeout has it: at most eight digits, then the unit.
+std::string timeout_text(std::int64_t nanoseconds) {
+  constexpr std::int64_t kMost = 99'999'999;
+  const std::int64_t milliseconds = std::max<std::int64_t>(1, nanoseconds / 1'000'000);
+  if (milliseconds <= kMost) return fmt::format("{}m", milliseconds);
+  return fmt::format("{}S", std::min(kMost, milliseconds / 1000));
+}
+
 /// A call that is in flight.
 struct Call {
   std::uint64_t tag = 0;
@@ -70,8 +78,7 @@ class GrpcSession final : public ClientSession {
   GrpcSession(Options options, OnAnswer on_answer)
       : options_(std::move(options)), on_answer_(std::move(on_answer)) {
     if (options_.deadline_nanoseconds > 0) {
-      timeout_ =
-          fmt::format("{}m", std::max<std::int64_t>(1, options_.deadline_nanoseconds / 1'000'000));
+      timeout_ = timeout_text(options_.deadline_nanoseconds);
     }
     if (!options_.token.empty()) authorization_ = "Bearer " + options_.token;
     begin();
@@ -81,7 +88,7 @@ class GrpcSession final : public ClientSession {
   GrpcSession& operator=(const GrpcSession&) = delete;
 
   bool can_send() const override {
-    return !is_over_ && !is_going_ && calls_.size() < options_.most_streams &&
+    return !is_over_ && !is_going_ && streams_.size() < options_.most_streams &&
            nghttp2_session_check_request_allowed(session_) != 0;
   }
   std::size_t in_flight() const override { return calls_.size(); }
@@ -126,8 +133,8 @@ class GrpcSession final : public ClientSession {
     if (is_over_) return false;
     const auto taken = nghttp2_session_mem_recv(
         session_, reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
-    if (taken < 0) {
-      close("its answer is not HTTP/2");
+    if (taken < 0 || !speaks_http2_) {
+      end_all(AnswerKind::kFailed, "bad answer", "its answer is not HTTP/2");
       return false;
     }
     const bool wants_more =
@@ -137,20 +144,8 @@ class GrpcSession final : public ClientSession {
   }
 
   void close(std::string_view why) override {
-    is_over_ = true;
-    auto open = std::move(calls_);
-    calls_.clear();
-    streams_.clear();
-    for (const auto& [stream, call] : open) {
-      if (call->tag == kNoTag) continue;
-      // A stream whose first byte was never given to the socket cannot have been taken.
-      const bool was_sent = call->sent > 0;
-      on_answer_({.tag = call->tag,
-                  .kind = was_sent ? AnswerKind::kFailed : AnswerKind::kNotTaken,
-                  .error = "connection closed",
-                  .message = std::string(why)});
-    }
-    closed_calls_ = std::move(open);
+    // A stream whose first byte was never given to the socket cannot have been taken.
+    end_all(AnswerKind::kNotTaken, "connection closed", why);
   }
 
   void take_output(std::string& out) override {
@@ -166,6 +161,22 @@ class GrpcSession final : public ClientSession {
   static constexpr std::uint64_t kNoTag = ~std::uint64_t{0};
 
   static GrpcSession& of(void* data) { return *static_cast<GrpcSession*>(data); }
+
+  void end_all(AnswerKind kind_of_unsent, const char* error, std::string_view why) {
+    is_over_ = true;
+    auto open = std::move(calls_);
+    calls_.clear();
+    streams_.clear();
+    for (const auto& [stream, call] : open) {
+      if (call->tag == kNoTag) continue;
+      on_answer_({.tag = call->tag,
+                  .kind = call->sent > 0 ? AnswerKind::kFailed : kind_of_unsent,
+                  .error = error,
+                  .message = std::string(why)});
+    }
+    // A second end has no calls, and those of the first stay.
+    closed_calls_.merge(open);
+  }
 
   Call* find(std::int32_t stream) {
     const auto found = calls_.find(stream);
@@ -227,6 +238,11 @@ class GrpcSession final : public ClientSession {
     return 0;
   }
 
+  static int on_error(nghttp2_session*, int code, const char*, std::size_t, void* data) {
+    if (code == NGHTTP2_ERR_SETTINGS_EXPECTED) of(data).speaks_http2_ = false;
+    return 0;
+  }
+
   static int on_stream_close(nghttp2_session*, std::int32_t stream, std::uint32_t code,
                              void* data) {
     GrpcSession& self = of(data);
@@ -272,6 +288,7 @@ class GrpcSession final : public ClientSession {
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
+    nghttp2_session_callbacks_set_error_callback2(callbacks, on_error);
     if (nghttp2_session_client_new(&session_, callbacks, this) != 0) throw std::bad_alloc();
     const std::array<nghttp2_settings_entry, 2> settings{
         nghttp2_settings_entry{NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
@@ -289,6 +306,8 @@ class GrpcSession final : public ClientSession {
   std::unordered_map<std::uint64_t, std::int32_t> streams_{};
   // nghttp2 may still read bodies of these until the session is gone.
   std::unordered_map<std::int32_t, std::unique_ptr<Call>> closed_calls_{};
+  // Nothing says the opposite yet.
+  bool speaks_http2_ = true;
   bool is_going_ = false;
   bool is_over_ = false;
 };

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "muster/base/printable.h"
 #include "muster/serving/load/client_session.h"
@@ -14,6 +15,7 @@ namespace {
 
 constexpr std::size_t kMostHeaderBytes = 64 << 10;
 constexpr std::size_t kMostMessageBytes = 300;
+constexpr std::string_view kVersion = "HTTP/1.";
 
 bool equal_in_any_case(std::string_view text, std::string_view lower_case) {
   return std::ranges::equal(text, lower_case, [](char one, char other) {
@@ -42,6 +44,8 @@ struct AnswerHeader {
   int status = 0;
   std::optional<std::size_t> length{};
   bool is_chunked = false;
+  /// Its body is in a form that this client does not read.
+  bool has_unknown_coding = false;
   bool closes = false;
 };
 
@@ -55,7 +59,8 @@ void read_field(std::string_view line, AnswerHeader& header) {
     const auto read = std::from_chars(value.data(), value.data() + value.size(), length);
     if (read.ec == std::errc()) header.length = length;
   } else if (equal_in_any_case(name, "transfer-encoding")) {
-    header.is_chunked = equal_in_any_case(value, "chunked");
+    header.is_chunked = equal_in_any_case(trimmed(value.substr(value.rfind(',') + 1)), "chunked");
+    header.has_unknown_coding = !header.is_chunked;
   } else if (equal_in_any_case(name, "connection")) {
     header.closes = equal_in_any_case(value, "close");
   }
@@ -63,7 +68,6 @@ void read_field(std::string_view line, AnswerHeader& header) {
 
 // Nothing when it is no header of HTTP/1.
 std::optional<AnswerHeader> read_header(std::string_view text) {
-  constexpr std::string_view kVersion = "HTTP/1.";
   AnswerHeader header;
   if (!text.starts_with(kVersion) || text.size() < 12) return std::nullopt;
   header.closes = text[kVersion.size()] == '0';
@@ -111,7 +115,10 @@ class Http1Session final : public ClientSession {
   void close(std::string_view why) override {
     is_over_ = true;
     if (!is_busy_) return;
-    if (header_ && !header_->length && !header_->is_chunked) return finish();
+    if (header_ && !header_->length && !header_->is_chunked) {  // The body ends here.
+      body_ = std::exchange(input_, {});
+      return finish();
+    }
     fail("connection closed", why);
   }
 
@@ -154,6 +161,9 @@ class Http1Session final : public ClientSession {
   }
 
   bool step_header() {
+    if (!input_.starts_with(kVersion.substr(0, input_.size()))) {
+      return end_with("its answer is not HTTP/1.1");
+    }
     const auto end = input_.find("\r\n\r\n");
     if (end == input_.npos) {
       return input_.size() > kMostHeaderBytes && end_with("its header is too long");
@@ -165,7 +175,12 @@ class Http1Session final : public ClientSession {
       header_.reset();
       return true;
     }
-    if (header_->status == 204 || header_->status == 304) header_->length = 0;
+    if (header_->status == 204 || header_->status == 304) {
+      *header_ = {.status = header_->status, .length = 0, .closes = header_->closes};
+    }
+    if (header_->has_unknown_coding) {
+      return end_with("its Transfer-Encoding is not chunked");
+    }
     return header_->length.value_or(0) <= options_.most_answer_bytes ||
            end_with("its answer is too long");
   }

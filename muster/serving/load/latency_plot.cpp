@@ -7,6 +7,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "muster/base/printable.h"
+
 namespace muster::serving {
 namespace {
 
@@ -111,7 +113,7 @@ class Scale {
 std::string text_at(double x, double y, const char* anchor, std::string_view text,
                     const char* color = "#333") {
   return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" fill=\"{}\">{}</text>\n",
-                     x, y, anchor, color, escaped(text));
+                     x, y, anchor, color, escaped(printable_line(text)));
 }
 
 std::string line_at(double x1, double y1, double x2, double y2, const char* style) {

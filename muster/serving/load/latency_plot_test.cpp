@@ -56,6 +56,8 @@ TEST(LatencyPlot, MarksTheKneeAndWhatIsBad) {
 
 TEST(LatencyPlot, EscapesItsTitle) {
   EXPECT_THAT(latency_svg({.title = "<m> & co"}), HasSubstr("&lt;m&gt; &amp; co"));
+  // A byte that XML cannot have would make the file unreadable.
+  EXPECT_THAT(latency_svg({.title = "m\x1b"}), HasSubstr("m\\x1b"));
 }
 
 TEST(LatencyPlot, OfNothingIsAnEmptyPicture) {

@@ -57,7 +57,12 @@ std::int64_t size_of(const json& value, const ModelAddress& model) {
 }
 
 graph::Shape shape_of(const json& shape, const ModelAddress& model) {
-  if (!shape.is_object() || shape.value("unknown_rank", false)) return graph::Shape::any();
+  if (!shape.is_object()) return graph::Shape::any();
+  if (shape.contains("unknown_rank")) {
+    const json& is_unknown = shape["unknown_rank"];
+    if (!is_unknown.is_boolean()) throw_no_metadata(model);
+    if (is_unknown.get<bool>()) return graph::Shape::any();
+  }
   graph::Shape out;
   if (!shape.contains("dim") || !shape["dim"].is_array()) return out;
   for (const json& dim : shape["dim"])

@@ -108,6 +108,9 @@ TEST(LoadRequests, OfMetadataThatDoesNotDescribeInputsSaySo) {
     for (const char* const answer :
          {"{}", "[]", "{\"metadata\": 1}", "{\"inputs\": 1}", "{\"inputs\": [{\"name\": 1}]}",
           "{\"inputs\": [{\"name\": \"x\", \"datatype\": \"FP32\", \"shape\": [\"a\"]}]}",
+          "{\"metadata\": {\"signature_def\": {\"signature_def\": {\"serving_default\": {"
+          "\"inputs\": {\"x\": {\"dtype\": \"DT_FLOAT\", "
+          "\"tensor_shape\": {\"unknown_rank\": \"yes\"}}}}}}}}",
           "\xff"}) {
       EXPECT_THROW(signature_from_metadata(protocol, {.name = "m"}, answer), Error)
           << name_of(protocol) << " " << answer;

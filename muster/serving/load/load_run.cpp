@@ -14,7 +14,6 @@
 namespace muster::serving {
 namespace {
 
-constexpr std::size_t kMostConcurrency = 100'000;
 constexpr std::size_t kMostThreads = 1024;
 constexpr std::size_t kStreamsPerConnection = 16;
 constexpr std::chrono::nanoseconds kLeastConnectTime = std::chrono::seconds(5);
@@ -26,8 +25,9 @@ void check(const LoadPlan& plan, const std::vector<LoadTarget>& targets) {
   for (const LoadTarget& target : targets) {
     if (target.requests.empty()) throw InvalidArgument("model {} has no requests", target.model);
   }
-  if (plan.rate && !(*plan.rate > 0)) {
-    throw InvalidArgument("the rate must be positive: {}", *plan.rate);
+  if (plan.rate && !(*plan.rate > 0 && *plan.rate <= kMostRate)) {
+    throw InvalidArgument("the rate must be positive, and at most {:.0f}: {}", kMostRate,
+                          *plan.rate);
   }
   if (plan.concurrency == 0 || plan.concurrency > kMostConcurrency) {
     throw InvalidArgument("the concurrency must be from 1 to {}: {}", kMostConcurrency,
@@ -141,7 +141,7 @@ LoadMeasurements run_load(const LoadPlan& plan, const std::vector<LoadTarget>& t
   check(plan, targets);
   const auto workers = make_workers(plan, targets, answered);
   const Deadline connected = Deadline::after(std::max(plan.deadline, kLeastConnectTime));
-  for (const auto& worker : workers) worker->connect(connected);
+  for (const auto& worker : workers) worker->connect(connected, stop);
   run_all(workers, stop);
   LoadMeasurements all;
   for (const auto& worker : workers) all.merge(worker->measurements());

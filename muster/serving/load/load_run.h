@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -23,6 +24,10 @@ struct LoadTarget {
   /// At least one; asked in turns.
   std::vector<PreparedRequest> requests{};
 };
+
+/// Limits of a plan.
+inline constexpr double kMostRate = 1e7;
+inline constexpr std::size_t kMostConcurrency = 100'000;
 
 struct LoadPlan {
   ServerAddress server{};

@@ -289,6 +289,7 @@ TEST(LoadRun, RefusesPlansThatCannotBe) {
     EXPECT_THROW(load(plan, one), InvalidArgument);
   };
   refuses([](LoadPlan& plan) { plan.rate = 0; });
+  refuses([](LoadPlan& plan) { plan.rate = 2 * kMostRate; });
   refuses([](LoadPlan& plan) { plan.concurrency = 0; });
   refuses([](LoadPlan& plan) { plan.concurrency = 1 << 20; });
   refuses([](LoadPlan& plan) { plan.threads = 17; });
@@ -333,6 +334,67 @@ TEST(LoadReport, IsOneJsonObject) {
   EXPECT_EQ(step["models"]["a"]["requests"], 2);
   EXPECT_EQ(step["within_bounds"], false);
   EXPECT_EQ(nlohmann::json::parse(load_json(report_of(std::nullopt)))["loop"], "closed");
+}
+
+TEST(RequestSchedule, GivesSoManyAtOnceAndNoMore) {
+  RequestSchedule schedule({.rate = kMostRate, .arrivals = ArrivalPattern::kConstant}, 0);
+  constexpr std::int64_t kNow = 1'000'000'000;
+  std::deque<DueRequest> due;
+  schedule.take(kNow, 0, due);
+  EXPECT_EQ(due.size(), RequestSchedule::kMostTaken);
+  // The others are due already.
+  EXPECT_LE(schedule.next(kNow), kNow);
+}
+
+TEST(LoadRun, SendsOnOverGrpcWhenAllRequestsOfAConnectionAreTooLate) {
+  // The kernel takes the connection; no program answers.
+  const testing::RawTcpServer silent;
+  const auto measured = load({.server = resolve_server(silent.address()),
+                              .over_grpc = true,
+                              .concurrency = 100,
+                              .connections = 1,
+                              .duration = milliseconds(800),
+                              .deadline = milliseconds(20)},
+                             {target(LoadProtocol::kGrpc)});
+  // As many as one connection has in flight, and again when their time is over.
+  EXPECT_GT(measured.sent, 100U);
+}
+
+TEST(LoadRun, StopsWhileItConnects) {
+  std::string address;
+  {
+    const testing::RawTcpServer gone;
+    address = gone.address();
+  }
+  std::atomic<std::uint64_t> answered = 0;
+  std::stop_source stop;
+  stop.request_stop();
+  const auto measured = run_load({.server = resolve_server(address)}, {target(LoadProtocol::kRest)},
+                                 stop.get_token(), answered);
+  EXPECT_TRUE(measured.was_stopped);
+  EXPECT_EQ(measured.sent, 0U);
+}
+
+TEST(LoadRun, DoesNotStormAServerThatEndsItsConnections) {
+  testing::RawTcpServer server;
+  std::atomic<std::uint64_t> answered = 0;
+  std::stop_source stop;
+  LoadMeasurements measured;
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    std::jthread loading([&] {
+      measured = run_load({.server = resolve_server(server.address()),
+                           .concurrency = 1,
+                           .duration = std::chrono::hours(1),
+                           .deadline = kPatience},
+                          {target(LoadProtocol::kRest)}, stop.get_token(), answered);
+    });
+    for (int i = 0; i < 5; ++i) server.accept();
+    // Each was opened 50 ms after the one before it, or later.
+    EXPECT_GE(std::chrono::steady_clock::now() - begin, milliseconds(200));
+    stop.request_stop();
+  }
+  EXPECT_TRUE(measured.was_stopped);
 }
 
 }  // namespace

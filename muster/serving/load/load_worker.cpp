@@ -61,7 +61,10 @@ void LoadWorker::run(Clock::time_point begin, const std::stop_token& stop) {
   while (!stop.stop_requested() && since_begin() < 0) pool_.wait(begin_);
   while (!stop.stop_requested()) {
     now_ = since_begin();
+    // First: those whose time is over make place for others.
+    expire();
     schedule_.take(now_, due_.size() + flights_.size(), due_);
+    // Again: after a moment without the processor some are too late before they are sent.
     expire();
     send_due();
     if (due_.empty() && flights_.size() == 0 && !schedule_.has_more(now_)) break;

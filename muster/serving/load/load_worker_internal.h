@@ -24,8 +24,10 @@ class LoadWorker {
   LoadWorker(const LoadPlan& plan, const std::vector<LoadTarget>& targets, std::size_t thread,
              std::size_t connections, std::atomic<std::uint64_t>& answered);
 
-  /// Throws Unavailable when a connection cannot be opened.
-  void connect(const Deadline& deadline) { pool_.open(deadline); }
+  /// Throws Unavailable when a connection cannot be opened; returns early when a stop is asked for.
+  void connect(const Deadline& deadline, const std::stop_token& stop) {
+    pool_.open(deadline, stop);
+  }
   /// The times of the plan count from `begin`.
   void run(Clock::time_point begin, const std::stop_token& stop);
   const LoadMeasurements& measurements() const { return measured_; }

@@ -22,6 +22,9 @@ struct DueRequest {
 class RequestSchedule {
  public:
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+  /// One take() gives no more, so that a rate that is too high for the thread does not keep it from
+  /// its connections.
+  static constexpr std::size_t kMostTaken = 65'536;
 
   RequestSchedule(const LoadPlan& plan, std::size_t thread)
       : threads_(plan.threads),
@@ -44,9 +47,11 @@ class RequestSchedule {
   std::int64_t next(std::int64_t now) const {
     return arrivals_ && has_more(now) ? arrivals_->time().count() : kNever;
   }
-  /// Takes those that are due by now, where `outstanding` are due or in flight already.
+  /// Takes those that are due by now, at most kMostTaken, where `outstanding` are due or in flight
+  /// already.
   void take(std::int64_t now, std::size_t outstanding, std::deque<DueRequest>& due) {
-    while (has_more(now) &&
+    const std::size_t most = due.size() + kMostTaken;
+    while (due.size() < most && has_more(now) &&
            (arrivals_ ? arrivals_->time().count() <= now : outstanding < concurrency_)) {
       due.push_back({.due = arrivals_ ? arrivals_->time().count() : now, .index = index()});
       ++outstanding;
