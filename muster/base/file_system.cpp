@@ -57,6 +57,24 @@ Path temporary_beside(const Path& path) {
          fmt::format(".{}.tmp-{}-{}", path.filename().string(), ::getpid(), counter++);
 }
 
+/// The path, unless a rename to it would replace a device, a FIFO or a socket by a file.
+const Path& checked_target(const Path& path) {
+  if (is_remote(path)) return path;
+  std::error_code unused;
+  switch (std::filesystem::status(strip_file_scheme(path), unused).type()) {
+    case std::filesystem::file_type::block:
+    case std::filesystem::file_type::character:
+    case std::filesystem::file_type::fifo:
+    case std::filesystem::file_type::socket:
+      throw InvalidArgument(
+          "{} is a device, a FIFO or a socket, and would be replaced by a file; give the name of a "
+          "file",
+          path.string());
+    default:
+      return path;
+  }
+}
+
 }  // namespace
 
 FileSystem& file_system_for(const Path& path) {
@@ -111,7 +129,7 @@ std::string read_file(const Path& path, std::uint64_t limit_bytes) {
 }
 
 AtomicFile::AtomicFile(const Path& path)
-    : path_(path),
+    : path_(checked_target(path)),
       temporary_(temporary_beside(path)),
       file_(file_system_for(path).create(temporary_)) {}
 

@@ -110,6 +110,7 @@ std::vector<Path> glob(const Path& pattern);
 /// commit() it leaves no trace.
 class AtomicFile {
  public:
+  /// Throws InvalidArgument for a device, a FIFO and a socket, which a rename would replace.
   explicit AtomicFile(const Path& path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;

@@ -150,6 +150,31 @@ TEST(AtomicFile, AppearsWholeOrNotAtAll) {
   EXPECT_EQ(file_system_for("x").list(folder.path()), (std::vector<std::string>{"a"}));
 }
 
+TEST(AtomicFile, RefusesAFifoAndLeavesIt) {
+  const TempDir folder;
+  ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
+  std::filesystem::create_symlink("fifo", folder / "link");
+  for (const Path& path :
+       {folder / "fifo", folder / "link", Path("file://" + (folder / "fifo").string())}) {
+    EXPECT_NE(
+        error_of([&] { write_file_atomically(path, "x"); }).find(path.string() + " is a device"),
+        std::string::npos)
+        << path;
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(folder / "fifo"));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+  EXPECT_EQ(file_system_for("x").list(folder.path()), (std::vector<std::string>{"fifo", "link"}));
+}
+
+TEST(AtomicFile, ReplacesALinkToAFile) {
+  const TempDir folder;
+  write_bytes(folder / "a", "old");
+  std::filesystem::create_symlink("a", folder / "link");
+  write_file_atomically(folder / "link", "new");
+  EXPECT_EQ(read_bytes(folder / "link"), "new");
+  EXPECT_EQ(read_bytes(folder / "a"), "old");
+}
+
 TEST(PublishDirectory, MovesAFolderAndRefusesATakenName) {
   const TempDir folder;
   auto& files = file_system_for("x");
