@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "muster/data/checkpoint/bundle_writer.h"
@@ -129,6 +130,34 @@ TEST(CheckpointConvert, ReplacesNothingUnlessAsked) {
   EXPECT_EQ(testing::read_bytes(dir / "w.safetensors"), "kept");
   EXPECT_EQ(checkpoint({"convert", dir.path(), dir / "w.safetensors", "--overwrite"}).status, 0);
   EXPECT_NE(testing::read_bytes(dir / "w.safetensors"), "kept");
+}
+
+TEST(CheckpointShow, NamesOfAFileDoNotReachTheTerminalRaw) {
+  const TempDir dir;
+  const std::string header = R"({"a\u001b[2J\nb":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+  std::string size(8, '\0');
+  size[0] = static_cast<char>(header.size());
+  testing::write_bytes(dir / "w.safetensors", size + header + "x");
+  const Outcome outcome = checkpoint({"show", dir / "w.safetensors"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("[2J"));
+  EXPECT_EQ(outcome.out.find('\x1b'), std::string::npos);
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 3);
+}
+
+TEST(CheckpointConvert, OverwritesABundleByItself) {
+  const TempDir dir;
+  save(dir.path());
+  const Path prefix = dir / "model.ckpt-7";
+  const std::string before = checkpoint_hash(BundleReader(prefix));
+  const Outcome outcome = checkpoint({"convert", prefix, prefix, "--overwrite"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(checkpoint_hash(BundleReader(prefix)), before);
+  const Outcome failed =
+      checkpoint({"convert", prefix, prefix, "--overwrite", "--rule", "rename global_step $9"});
+  EXPECT_EQ(failed.status, 1);
+  EXPECT_THAT(failed.err, HasSubstr("tensor 'global_step' would have an empty name"));
+  EXPECT_EQ(checkpoint_hash(BundleReader(prefix)), before);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/base/printable.h"
 #include "muster/cli/checkpoint.h"
 #include "muster/cli/progress.h"
 #include "muster/data/checkpoint/bundle_files.h"
@@ -54,7 +55,7 @@ void convert(const ConvertOptions& options) {
              name_of(weights.format), output.string(), name_of(format));
   if (!weights.others.empty()) {
     fmt::print(stderr, "no tensors, or not of the model, and left out: {}\n",
-               fmt::join(weights.others, ", "));
+               printable_line(fmt::format("{}", fmt::join(weights.others, ", "))));
   }
 }
 

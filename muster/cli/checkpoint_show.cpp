@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "muster/base/printable.h"
 #include "muster/cli/checkpoint.h"
 #include "muster/cli/progress.h"
 #include "muster/data/checkpoint/bundle_reader.h"
@@ -77,11 +78,11 @@ void print_json(const TensorTable& table) {
 
 void print_text(const TensorTable& table) {
   std::size_t width = std::string_view("name").size();
-  for (const TensorRow& row : table.rows) width = std::max(width, row.name.size());
+  for (const TensorRow& row : table.rows) width = std::max(width, printable_line(row.name).size());
   fmt::print("{:<{}}  {:<9}  {:>12}  shape\n", "name", width, "dtype", "bytes");
   for (const TensorRow& row : table.rows) {
-    fmt::print("{:<{}}  {:<9}  {:>12}  {}\n", row.name, width, numpy_name(row.spec.type), row.bytes,
-               shape_text(row.spec.shape));
+    fmt::print("{:<{}}  {:<9}  {:>12}  {}\n", printable_line(row.name), width,
+               numpy_name(row.spec.type), row.bytes, shape_text(row.spec.shape));
   }
   fmt::print("{} tensors, {} elements, {} in ", table.rows.size(), table.elements,
              human_bytes(static_cast<double>(table.bytes)));

@@ -106,5 +106,29 @@ TEST(NpzWeights, WritesWhatItReads) {
   EXPECT_THAT(read_npz(dir / "copy.npz", "fc.weight").shape, ElementsAre(2, 3));
 }
 
+TEST(NpzWeights, AnEmptyFileIsReadBack) {
+  const TempDir dir;
+  write_weights(dir / "empty.npz", {}, {.format = WeightFormat::kNpz});
+  const Weights weights = open_weights(dir / "empty.npz");
+  EXPECT_EQ(weights.format, WeightFormat::kNpz);
+  EXPECT_TRUE(weights.tensors.empty());
+}
+
+TEST(NpzWeights, RefusesNamesThatNoArchiveHasRoomFor) {
+  const TempDir dir;
+  std::vector<Weight> tensors = parse_arrays(base64_decode(kStoredArrays)).tensors;
+  const std::size_t most = 65'535 - std::string_view(".npy").size();
+  tensors[0].name.assign(most, 'n');
+  write_weights(dir / "long.npz", tensors, {.format = WeightFormat::kNpz});
+  EXPECT_EQ(open_weights(dir / "long.npz").tensors[0].name.size(), most);
+  tensors[0].name += 'n';
+  const auto write = [&] {
+    write_weights(dir / "longer.npz", tensors, {.format = WeightFormat::kNpz});
+  };
+  EXPECT_THROW(write(), InvalidArgument);
+  EXPECT_THAT(message_of(write), HasSubstr("a name of 65536 bytes"));
+  EXPECT_FALSE(file_exists(dir / "longer.npz"));
+}
+
 }  // namespace
 }  // namespace muster

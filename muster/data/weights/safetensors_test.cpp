@@ -1,5 +1,6 @@
 #include "muster/data/weights/safetensors.h"
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -149,6 +150,12 @@ TEST(ShardedSafetensors, RefusesFilesElsewhereAndTensorsThatAreNotThere) {
   EXPECT_THAT(refused_index(R"({"weight_map":{"z":"one"}})"), HasSubstr("tensor 'z' is not in"));
   EXPECT_THAT(refused_index(R"({"weight_map":{"z":"none"}})"), HasSubstr("none"));
   EXPECT_THAT(refused_index(R"({"weights":{}})"), HasSubstr("has no weight_map"));
+  for (const char* other : {"x.safetensors.index.json", "y.safetensors.index.json"}) {
+    testing::write_bytes(dir / "y.safetensors.index.json",
+                         R"({"weight_map":{"a":"x.safetensors.index.json"}})");
+    EXPECT_THAT(refused_index(fmt::format(R"({{"weight_map":{{"a":"{}"}}}})", other)),
+                HasSubstr(fmt::format("'{}' is an index, and no file of weights", other)));
+  }
 }
 
 }  // namespace

@@ -26,6 +26,10 @@ std::map<std::string, std::string> read_weight_map(const Path& index, const Weig
       if (file.empty() || file == "." || file == ".." || file.find('/') != file.npos) {
         scanner.fail(fmt::format("'{}' is no name of a file beside the index", file));
       }
+      // It could be this one, and would be opened without end.
+      if (file.ends_with(".json")) {
+        scanner.fail(fmt::format("'{}' is an index, and no file of weights", file));
+      }
       if (!files.emplace(std::move(name), std::move(file)).second) {
         scanner.fail("a tensor that comes twice");
       }

@@ -96,6 +96,12 @@ class JoinedStorage final : public WeightStorage {
   std::uint64_t bytes_ = 0;
 };
 
+/// The name that a rule gives a tensor. Groups that the pattern lacks are empty.
+const std::string& checked_name(const std::string& name, const std::string& before) {
+  if (name.empty()) throw InvalidArgument("tensor '{}' would have an empty name", before);
+  return name;
+}
+
 void check_dimension(const Weight& weight, std::int64_t dimension) {
   const auto rank = static_cast<std::int64_t>(weight.spec.shape.size());
   if (dimension < 0 || dimension >= rank) {
@@ -137,7 +143,7 @@ std::vector<Weight> cut(const Weight& weight, std::int64_t dimension,
   std::vector<Weight> parts;
   for (const std::string& name : names) {
     Weight part = weight;
-    part.name = name;
+    part.name = checked_name(name, weight.name);
     part.spec.shape[at] = size;
     part.first_byte += static_cast<std::uint64_t>(size * weight.strides[at]) * parts.size() *
                        element_bytes(weight.spec.type);
@@ -225,7 +231,8 @@ std::vector<Weight> join_matching(const std::vector<Weight>& tensors, const Patt
       parts.push_back(*found->second);
       used.insert(found->second);
     }
-    joins.emplace(&weight, joined(std::move(parts), dimension, names->back()));
+    joins.emplace(&weight,
+                  joined(std::move(parts), dimension, checked_name(names->back(), weight.name)));
   }
   check_matched(!joins.empty(), tensors);
   std::vector<Weight> changed;
@@ -305,7 +312,7 @@ WeightMap& WeightMap::rename(const std::string& pattern, const std::string& name
                       return change_matching(
                           std::move(tensors), pattern, {name},
                           [](Weight weight, const std::vector<std::string>& names) {
-                            weight.name = names.front();
+                            weight.name = checked_name(names.front(), weight.name);
                             return std::vector{std::move(weight)};
                           });
                     }});
@@ -320,7 +327,7 @@ WeightMap& WeightMap::replace(const std::string& pattern, const std::string& tex
                         auto name = pattern.replace(weight.name, text);
                         if (!name) continue;
                         has_matched = true;
-                        weight.name = std::move(*name);
+                        weight.name = checked_name(*name, weight.name);
                       }
                       check_matched(has_matched, tensors);
                       return tensors;

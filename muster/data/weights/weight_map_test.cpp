@@ -109,5 +109,15 @@ TEST(WeightMap, RefusesARuleThatDoesNotFit) {
   EXPECT_THAT(refused("rename . x"), HasSubstr("two tensors the name 'x'"));
 }
 
+TEST(WeightMap, RefusesRulesThatGiveNoName) {
+  for (const char* rule : {"rename a $9", "replace a $9", "split a 0 b $9", "join a b 0 $9"}) {
+    EXPECT_THAT(message_of([&] {
+                  WeightMap::parse(rule, "rules").apply({floats("a", {2}), floats("b", {2})});
+                }),
+                AllOf(HasSubstr(rule), HasSubstr("tensor 'a' would have an empty name")))
+        << rule;
+  }
+}
+
 }  // namespace
 }  // namespace muster

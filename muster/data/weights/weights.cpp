@@ -43,6 +43,8 @@ constexpr std::string_view kNamesInFolders[] = {"model.safetensors.index.json", 
                                                 "pytorch_model.bin.index.json",
                                                 "pytorch_model.bin"};
 constexpr std::string_view kZipMagic{"PK\x03\x04", 4};
+// An archive without entries begins with its end.
+constexpr std::string_view kEmptyZipMagic{"PK\x05\x06", 4};
 // Pickles of protocol 2 and more begin with this: files of PyTorch before 1.6 do.
 constexpr char kPickleMagic = '\x80';
 
@@ -54,8 +56,9 @@ std::optional<Path> weights_in_folder(const Path& folder) {
   return std::nullopt;
 }
 
-/// Whether the file is an archive, and its first entry an array.
+/// Whether the file is an archive, and its first entry, if it has one, an array.
 bool is_npz(std::string_view bytes, const Path& path) {
+  if (bytes.starts_with(kEmptyZipMagic)) return true;
   if (!bytes.starts_with(kZipMagic)) return false;
   const ZipArchive archive(bytes, path.string());
   return !archive.entries().empty() && archive.entries().front().name.ends_with(".npy");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "muster/base/error.h"
 #include "muster/data/weights/zip_writer_internal.h"
 
 namespace muster {
@@ -9,6 +10,9 @@ namespace {
 
 constexpr std::uint64_t kLargest = 0xFFFFFFFF;
 constexpr std::uint64_t kMostEntries = 0xFFFF;
+// Their length has 16 bits.
+constexpr std::size_t kMostEntryNameBytes = 0xFFFF;
+constexpr std::size_t kShownEntryNameBytes = 60;
 constexpr std::uint64_t kLocalHeaderBytes = 30;
 // An extra field of bytes that mean nothing, as PyTorch has it.
 constexpr std::uint64_t kPaddingField = 0x4246;
@@ -39,6 +43,10 @@ void ZipWriter::write(std::string_view bytes) {
 }
 
 void ZipWriter::add(std::string_view name, std::string_view content, std::uint64_t alignment) {
+  if (name.size() > kMostEntryNameBytes) {
+    throw InvalidArgument("a ZIP archive has no place for a name of {} bytes, at most {}: '{}...'",
+                          name.size(), kMostEntryNameBytes, name.substr(0, kShownEntryNameBytes));
+  }
   const Entry entry{.name = std::string(name),
                     .crc = static_cast<std::uint32_t>(
                         crc32_z(0, reinterpret_cast<const Bytef*>(content.data()), content.size())),

@@ -15,7 +15,8 @@ class ZipWriter {
  public:
   explicit ZipWriter(const Path& path) : file_(path) {}
 
-  /// Content begins at a multiple of `alignment` in the archive, a power of two.
+  /// Content begins at a multiple of `alignment` in the archive, a power of two. Throws
+  /// InvalidArgument for a name of more than 65,535 bytes.
   void add(std::string_view name, std::string_view content, std::uint64_t alignment = 64);
   void finish();
 
