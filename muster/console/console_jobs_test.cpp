@@ -228,12 +228,16 @@ TEST_F(ConsoleJobsTest, StudiesAreFoundByNameAlone) {
     "startTime": 1.0, "endTime": 2.0})"));
   std::filesystem::create_directories(runs_ / "broken" / "study");
   testing::write_bytes(runs_ / "broken" / "study" / "study.json", "[[[");
+  std::filesystem::create_directories(runs_ / "unread" / "study");
+  std::filesystem::copy(runs_ / "tuned" / "study" / "study.json", runs_ / "unread" / "study");
+  testing::write_bytes(runs_ / "unread" / "study" / "1.json", tuning::with_checksum(R"({"a": 1})"));
   open(false);
   const json studies = data("/api/studies")["studies"];
-  ASSERT_EQ(studies.size(), 2U) << studies;
+  ASSERT_EQ(studies.size(), 3U) << studies;
   EXPECT_TRUE(studies[0].contains("problem"));
   EXPECT_EQ(studies[1]["id"], "tuned");
   EXPECT_EQ(studies[1]["best"]["value"], 0.5);
+  EXPECT_THAT(studies[2]["problem"].get<std::string>(), HasSubstr("study/1.json: no trial"));
   const json trial = data("/api/study?id=tuned")["trials"][0];
   EXPECT_EQ(trial["hyperparameters"]["rate"], "0.1");
   EXPECT_EQ(trial["run"], "tuned/1");

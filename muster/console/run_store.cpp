@@ -162,7 +162,7 @@ struct RunStore::Run {
       auto records = recorded_runs(folder);
       return records.empty() ? std::string() : std::move(records.back());
     } catch (const Error& error) {
-      notes_problem = error.message();
+      notes_problem = error.what();
       return {};
     }
   }
@@ -172,7 +172,7 @@ struct RunStore::Run {
     try {
       return read_run_notes(folder);
     } catch (const Error& error) {
-      if (notes_problem.empty()) notes_problem = error.message();
+      if (notes_problem.empty()) notes_problem = error.what();
       return {};
     }
   }

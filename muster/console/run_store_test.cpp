@@ -155,6 +155,15 @@ TEST(RunStore, DamagedFilesAreTold) {
   EXPECT_THAT(store.list()[0].problem, HasSubstr(kEvents));
 }
 
+TEST(RunStore, DamagedNotesAreToldWithTheirFile) {
+  const testing::TempDir folder;
+  write_scalars(folder / "run" / kEvents, "loss", {{1, 1.0F}});
+  testing::write_bytes(folder / "run" / "run_notes.json", R"({"name": 1})");
+  RunStore store({folder.path()});
+  read_all(store);
+  EXPECT_THAT(store.list()[0].problem, HasSubstr("run_notes.json: name is no text"));
+}
+
 TEST(RunStore, MemoryDoesNotGrowWithTheTagsOfAHostileFile) {
   const testing::TempDir folder;
   RecordWriter writer(folder / kEvents, {.durable = false});

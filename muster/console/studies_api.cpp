@@ -83,7 +83,7 @@ serving::HttpResponse StudiesApi::list() const {
     try {
       one = summary_of(tuning::read_study(place.folder));
     } catch (const Error& error) {
-      one["problem"] = error.message();
+      one["problem"] = error.what();
     }
     one["id"] = place.id;
     list.push_back(std::move(one));

@@ -94,6 +94,9 @@ std::vector<Trial> StudyStore::trials() const {
       const std::string text = read_state(job_dir_, file);
       check_checksum(text);
       trials.push_back(trial_from_json(text));
+      if (trials.back().id != id) {
+        throw DataLoss("it is of trial {}, and no trial {}", trials.back().id, id);
+      }
       const auto& parent = trials.back().parent;
       if (parent && (*parent < 1 || *parent >= id)) {
         throw DataLoss("no trial before this one: {}", *parent);

@@ -14,7 +14,9 @@
 #include "muster/data/summary/event_reader.h"
 #include "muster/data/summary/hparams.h"
 #include "muster/orchestration/tuning/goals.h"
+#include "muster/orchestration/tuning/state_checksum.h"
 #include "muster/orchestration/tuning/study_test_internal.h"
+#include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
 
 namespace muster::tuning {
@@ -437,6 +439,32 @@ std::map<std::string, SummaryValue> hparams_in(const Path& folder) {
     for (const SummaryValue& value : *summary) found[value.tag] = value;
   }
   return found;
+}
+
+TEST(Study, RefusesATrialOfAnotherNumberOrAnImpossibleTime) {
+  const TempDir folder;
+  const Path study = folder / "s" / "study";
+  std::filesystem::create_directories(study);
+  testing::write_bytes(study / "study.json", R"({"hyperparameters": )" + spec_of(2, 1) +
+                                                 R"(, "command": ["/bin/true"], "seed": 0})");
+  const auto message_for = [&](const Trial& trial) {
+    testing::write_bytes(study / "1.json", with_checksum(to_json(trial)));
+    return testing::message_of([&] { read_study(folder / "s"); });
+  };
+  Trial trial{.id = 1, .state = TrialState::kFailed, .values = {{"x", "0.5"}}};
+  trial.start_time = 1.8e9;
+  trial.end_time = 9e9;
+  EXPECT_EQ(message_for(trial), "nothing was thrown");
+  trial.id = 7;
+  EXPECT_THAT(message_for(trial), AllOf(HasSubstr("1.json"), HasSubstr("it is of trial 7")));
+  trial.id = 1;
+  for (const double time : {1e300, 9.1e9, -1.0}) {
+    trial.start_time = time;
+    EXPECT_THAT(message_for(trial), AllOf(HasSubstr("1.json"), HasSubstr("startTime is no time")));
+  }
+  trial.start_time = 0;
+  trial.end_time = 1e300;
+  EXPECT_THAT(message_for(trial), HasSubstr("endTime is no time"));
 }
 
 TEST(Study, ShowsItsTrialsInTensorBoardsHparams) {

@@ -14,6 +14,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::size_t kListedNames = 12;
+// Seconds since 1970, up to the year 2255; they become whole nanoseconds of 64 bits.
+constexpr double kLastTime = 9e9;
 
 constexpr std::pair<const char*, TrialState> kStates[] = {{"RUNNING", TrialState::kRunning},
                                                           {"PAUSED", TrialState::kPaused},
@@ -34,6 +36,12 @@ double number_from(const ordered_json& json) {
 ordered_json json_of(const Measurement& measurement) {
   return {{"trainingStep", std::to_string(measurement.step)},
           {"objectiveValue", number_json(measurement.value)}};
+}
+
+double time_from(const ordered_json& json, const char* field) {
+  const double time = json.value(field, 0.0);
+  if (std::isfinite(time) && time >= 0 && time <= kLastTime) return time;
+  throw DataLoss("{} is no time in seconds since 1970: {}", field, time);
 }
 
 Measurement measurement_from(const ordered_json& json) {
@@ -117,8 +125,8 @@ Trial trial_from_json(std::string_view text) {
       }
     }
     trial.is_stopped_early = json.value("isTrialStoppedEarly", false);
-    trial.start_time = json.value("startTime", 0.0);
-    trial.end_time = json.value("endTime", 0.0);
+    trial.start_time = time_from(json, "startTime");
+    trial.end_time = time_from(json, "endTime");
     trial.error_message = json.value("errorMessage", "");
     return trial;
   } catch (const std::exception& error) {
