@@ -120,5 +120,13 @@ TEST_F(ConsoleProgram, OpensToOtherHostsForTokensThatCannotBeGuessed) {
               EndsWith("200"));
 }
 
+TEST(Report, NeedsTheNameOfAFile) {
+  const TempDir folder;
+  const Outcome outcome =
+      testing::run_program(MUSTER_PROGRAM, {"report", folder.path().string(), "--output", ""});
+  EXPECT_EQ(outcome.status, 2) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("--output: give the name of an HTML file"));
+}
+
 }  // namespace
 }  // namespace muster

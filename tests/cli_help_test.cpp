@@ -49,6 +49,18 @@ TEST(Help, IsACommandToo) {
   EXPECT_THAT(wrong.err, HasSubstr("records has no command wriet; did you mean write?"));
 }
 
+TEST(New, RefusesNamesOfTargetsThatAreThere) {
+  const testing::TempDir folder;
+  for (const char* name :
+       {"torch", "c10", "yaml-cpp", "edit_cache", "rebuild_cache", "preinstall"}) {
+    const auto outcome =
+        testing::run_program("/bin/sh", {"-c", "cd \"$1\" && exec \"$2\" new \"$3\"", "sh",
+                                         folder.path().string(), MUSTER_PROGRAM, name});
+    EXPECT_EQ(outcome.status, 2) << name;
+    EXPECT_THAT(outcome.err, HasSubstr("C++ or CMake has it already"));
+  }
+}
+
 // One rule for all commands that print data for programs.
 TEST(Flags, ForJsonAreTheSameEverywhere) {
   const std::string all = testing::run_program(MUSTER_PROGRAM, {"--help-all"}).out;

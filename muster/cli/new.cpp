@@ -114,7 +114,10 @@ void check_project_name(const std::string& name) {
       "template", "this", "throw", "true", "try", "typedef", "typename", "union", "unsigned",
       "using", "virtual", "void", "volatile", "while", "xor",
       // Targets that CMake and muster have already.
-      "test", "all", "clean", "help", "install", "muster", "train_test"};
+      "test", "all", "clean", "help", "install", "package", "preinstall", "edit_cache",
+      "rebuild_cache", "muster", "train_test",
+      // Targets of the libraries.
+      "torch", "torch_cpu", "torch_cuda", "torch_library", "c10", "c10_cuda", "yaml-cpp"};
   const auto fits = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
   };
