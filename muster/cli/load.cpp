@@ -371,7 +371,7 @@ std::optional<double> find_knee(const LoadCommand& command, LoadSteps& steps) {
   while (!steps.is_stopped()) {
     const auto rate = search.next_rate();
     if (!rate) break;
-    const serving::LoadStep& step = steps.run(*rate, concurrency_of(command, kOpenLoopConcurrency));
+    const serving::LoadStep& step = steps.run(rate, concurrency_of(command, kOpenLoopConcurrency));
     if (step.measured.was_stopped) break;
     const serving::RateOutcome outcome = outcome_of(step);
     const auto passed = passed_bound(outcome, *command.bounds);
