@@ -155,26 +155,26 @@ ordered_json json_of(const ModelMeasurements& model) {
 }
 
 ordered_json json_of(const LoadReport& report, const LoadStep& step) {
-  ordered_json json;
-  if (step.rate) json["rate"] = *step.rate;
-  json["concurrency"] = step.concurrency;
-  json["seconds"] = step.measured.seconds;
-  json["sent"] = step.measured.sent;
-  json["answers_per_second"] = step.measured.answers_per_second();
-  json.update(json_of(step.measured.total()));
-  json["send_delay_ms"] = json_of(step.measured.send_delay);
-  if (step.measured.was_stopped) json["unfinished"] = step.measured.unfinished;
+  ordered_json written;
+  if (step.rate) written["rate"] = *step.rate;
+  written["concurrency"] = step.concurrency;
+  written["seconds"] = step.measured.seconds;
+  written["sent"] = step.measured.sent;
+  written["answers_per_second"] = step.measured.answers_per_second();
+  written.update(json_of(step.measured.total()));
+  written["send_delay_ms"] = json_of(step.measured.send_delay);
+  if (step.measured.was_stopped) written["unfinished"] = step.measured.unfinished;
   if (report.bounds) {
     const auto passed = passed_bound(outcome_of(step), *report.bounds);
-    json["within_bounds"] = !passed.has_value();
-    if (passed) json["passed_bound"] = *passed;
+    written["within_bounds"] = !passed.has_value();
+    if (passed) written["passed_bound"] = *passed;
   }
   ordered_json models = ordered_json::object();
   for (std::size_t i = 0; i < step.measured.models.size(); ++i) {
     models[report.models[i]] = json_of(step.measured.models[i]);
   }
-  json["models"] = models;
-  return json;
+  written["models"] = models;
+  return written;
 }
 
 }  // namespace
@@ -201,20 +201,20 @@ std::string load_table(const LoadReport& report) {
 }
 
 std::string load_json(const LoadReport& report) {
-  ordered_json json{{"server", report.server},
-                    {"protocol", report.protocol},
-                    {"models", report.models},
-                    {"loop", is_open_loop(report) ? "open" : "closed"}};
+  ordered_json written{{"server", report.server},
+                       {"protocol", report.protocol},
+                       {"models", report.models},
+                       {"loop", is_open_loop(report) ? "open" : "closed"}};
   if (is_open_loop(report)) {
-    json["arrivals"] = report.arrivals == ArrivalPattern::kPoisson ? "poisson" : "constant";
+    written["arrivals"] = report.arrivals == ArrivalPattern::kPoisson ? "poisson" : "constant";
   }
-  json["threads"] = report.threads;
+  written["threads"] = report.threads;
   ordered_json steps = ordered_json::array();
   for (const LoadStep& step : report.steps) steps.push_back(json_of(report, step));
-  json["steps"] = steps;
+  written["steps"] = steps;
   if (report.searched_knee)
-    json["knee"] = report.knee ? ordered_json(*report.knee) : ordered_json();
-  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+    written["knee"] = report.knee ? ordered_json(*report.knee) : ordered_json();
+  return written.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 LatencyPlot load_plot(const LoadReport& report) {
