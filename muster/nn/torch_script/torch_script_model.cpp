@@ -51,7 +51,7 @@ class VariableRegistry {
     for (std::size_t slot = 0; slot < type->numAttributes(); ++slot) {
       const std::string name = type->getAttributeName(slot);
       const c10::IValue value = object->getSlot(slot);
-      const std::string full = path.empty() ? name : path + "." + name;
+      const std::string full = path.empty() ? name : fmt::format("{}.{}", path, name);
       if (value.isModule()) {
         add(*ours.register_module(name, std::make_shared<torch::nn::Module>()), value.toModule(),
             full);
@@ -287,7 +287,7 @@ TorchScriptModel::TorchScriptModel(const TorchScriptFile& file, const TorchScrip
   impl_->variables = registry.take();
   check_parameters(impl_->variables, impl_->file);
   GraphCheck(impl_->file, impl_->options).check(*impl_->program.graph().block());
-  train();
+  TorchScriptModel::train(true);
 }
 
 TorchScriptModel::~TorchScriptModel() = default;
