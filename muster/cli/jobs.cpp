@@ -148,8 +148,8 @@ void print_job_table(const std::vector<TableRow>& rows) {
   }
 }
 
-std::string compact(const ordered_json& json) {
-  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+std::string compact(const ordered_json& written) {
+  return written.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
 void add_list(CLI::App& command) {
@@ -249,9 +249,9 @@ void summarize(const Job& job, const std::optional<jobs::Progress>& progress) {
 
 // Prints the fields of the YAML output, as numbers and texts.
 void print_job_json(const Job& job, const std::optional<jobs::Progress>& progress) {
-  ordered_json json = ordered_json::parse(jobs::to_json(job));
+  ordered_json written = ordered_json::parse(jobs::to_json(job));
   if (progress) {
-    ordered_json& shown = json["progress"];
+    ordered_json& shown = written["progress"];
     shown["step"] = progress->step;
     const auto add = [&](const char* name, const auto& value) {
       if (value) shown[name] = *value;
@@ -262,14 +262,14 @@ void print_job_json(const Job& job, const std::optional<jobs::Progress>& progres
     add("secondsLeft", progress->seconds_left());
   }
   if (const auto study = study_of(job)) {
-    json["trainingOutput"] = ordered_json::parse(training_output_json(*study));
+    written["trainingOutput"] = ordered_json::parse(training_output_json(*study));
   }
   if (job.prediction_input) {
     for (const auto& [name, value] : prediction_output_fields(job)) {
-      json["predictionOutput"][name] = value;
+      written["predictionOutput"][name] = value;
     }
   }
-  fmt::print("{}\n", json.dump(2, ' ', false, ordered_json::error_handler_t::replace));
+  fmt::print("{}\n", written.dump(2, ' ', false, ordered_json::error_handler_t::replace));
 }
 
 void add_describe(CLI::App& command) {

@@ -32,11 +32,11 @@ std::string completed_count(const Study& study) {
 }
 
 ordered_json trial_output(const Trial& trial) {
-  ordered_json json = ordered_json::parse(tuning::to_json(trial));
+  ordered_json written = ordered_json::parse(tuning::to_json(trial));
   // Cloud ML Engine's times are texts.
-  json["startTime"] = trial_time_text(trial.start_time);
-  if (trial.end_time > 0) json["endTime"] = trial_time_text(trial.end_time);
-  return json;
+  written["startTime"] = trial_time_text(trial.start_time);
+  if (trial.end_time > 0) written["endTime"] = trial_time_text(trial.end_time);
+  return written;
 }
 
 }  // namespace
@@ -54,12 +54,13 @@ std::optional<Study> study_of(const jobs::Job& job) {
 }
 
 std::string training_output_json(const Study& study) {
-  ordered_json json{{"completedTrialCount", completed_count(study)},
-                    {"isHyperparameterTuningJob", true},
-                    {"hyperparameterMetricTag", study.spec.metric_tag},
-                    {"trials", ordered_json::array()}};
-  for (const Trial* trial : tuning::ranked(study)) json["trials"].push_back(trial_output(*trial));
-  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  ordered_json written{{"completedTrialCount", completed_count(study)},
+                       {"isHyperparameterTuningJob", true},
+                       {"hyperparameterMetricTag", study.spec.metric_tag},
+                       {"trials", ordered_json::array()}};
+  for (const Trial* trial : tuning::ranked(study))
+    written["trials"].push_back(trial_output(*trial));
+  return written.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
 std::vector<std::pair<std::string, std::string>> training_output_fields(const Study& study) {

@@ -107,34 +107,34 @@ void add_json(CLI::App& command, const Flags& flags, const char* what) {
 
 using nlohmann::ordered_json;
 
-void set_text(ordered_json& json, const char* name, const std::string& value) {
-  if (!value.empty()) json[name] = value;
+void set_text(ordered_json& written, const char* name, const std::string& value) {
+  if (!value.empty()) written[name] = value;
 }
 
 // As Cloud ML Engine's API has them.
 ordered_json json_of(const std::string& model, const VersionRecord& version) {
-  ordered_json json{{"name", fmt::format("models/{}/versions/{}", model, version.name)}};
-  set_text(json, "createTime", version.create_time);
-  set_text(json, "deploymentUri", version.deployment_uri);
-  set_text(json, "description", version.description);
-  if (version.is_default) json["isDefault"] = true;
-  json["state"] = version.state;
-  return json;
+  ordered_json written{{"name", fmt::format("models/{}/versions/{}", model, version.name)}};
+  set_text(written, "createTime", version.create_time);
+  set_text(written, "deploymentUri", version.deployment_uri);
+  set_text(written, "description", version.description);
+  if (version.is_default) written["isDefault"] = true;
+  written["state"] = version.state;
+  return written;
 }
 
 ordered_json json_of(const ModelRecord& model) {
-  ordered_json json{{"name", "models/" + model.name}};
-  set_text(json, "createTime", model.create_time);
+  ordered_json written{{"name", "models/" + model.name}};
+  set_text(written, "createTime", model.create_time);
   if (!model.default_version.empty()) {
-    json["defaultVersion"] = {
+    written["defaultVersion"] = {
         {"name", fmt::format("models/{}/versions/{}", model.name, model.default_version)}};
   }
-  set_text(json, "description", model.description);
-  return json;
+  set_text(written, "description", model.description);
+  return written;
 }
 
-void print_json(const ordered_json& json) {
-  fmt::print("{}\n", json.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+void print_json(const ordered_json& written) {
+  fmt::print("{}\n", written.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
 }
 
 void print_field(const char* name, const std::string& value) {

@@ -33,8 +33,8 @@ double modified(const struct stat& status) {
 // "model.ckpt-100" of "model.ckpt-100.index" and "model.ckpt-100.data-00000-of-00001"; "" of
 // others.
 std::string checkpoint_of(const std::string& name) {
-  constexpr std::string_view kIndex = ".index";
-  const auto end = name.ends_with(kIndex) ? name.size() - kIndex.size() : name.rfind(".data-");
+  constexpr std::string_view kEnding = ".index";
+  const auto end = name.ends_with(kEnding) ? name.size() - kEnding.size() : name.rfind(".data-");
   if (end == name.npos || name.find("ckpt-") >= end) return {};
   return name.substr(0, end);
 }
