@@ -97,7 +97,7 @@ class JoinedStorage final : public WeightStorage {
 };
 
 /// The name that a rule gives a tensor. Groups that the pattern lacks are empty.
-const std::string& checked_name(const std::string& name, const std::string& before) {
+std::string checked_name(std::string name, const std::string& before) {
   if (name.empty()) throw InvalidArgument("tensor '{}' would have an empty name", before);
   return name;
 }
