@@ -1,0 +1,1 @@
+struct DigitNet : torch::nn::Module {};
