@@ -396,6 +396,55 @@ TEST_F(Serve, ServesTheModelsAndVersionsThatCommandsMake) {
   EXPECT_THAT(predictions("census"), HasSubstr("[3.0"));
 }
 
+TEST_F(Serve, SharesRequestsAmongVersionsAndKeepsCallersAtOne) {
+  write_adder(folder_ / "adder/2", 2);
+  std::filesystem::create_directories(folder_ / "models");
+  const Server server({"--models-dir", folder_ / "models"});
+  const auto command = [&](const Words& words) {
+    const Outcome outcome =
+        testing::run_program(MUSTER_PROGRAM, words + Words{"--server", server.rest()});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out;
+  };
+  command({"models", "create", "census"});
+  command({"versions", "create", "v1", "--model", "census", "--origin", folder_ / "adder/1"});
+  command({"versions", "create", "v2", "--model", "census", "--origin", folder_ / "adder"});
+  // The versions that answer eight callers, by three protocols.
+  const auto versions = [&](const std::string& path, const std::string& body) {
+    std::string all;
+    for (int user = 0; user < 8; ++user) {
+      const std::string answer =
+          server.curl(path, {"-d", body, "-H", fmt::format("X-Muster-Key: user-{}", user), "-i"});
+      const auto at = answer.find("X-Muster-Version: ");
+      all += at == std::string::npos ? '-' : answer[at + 18];
+    }
+    return all;
+  };
+  const std::string rows = R"({"instances": [1]})";
+  const auto predicted = [&] { return versions("/v1/models/census:predict", rows); };
+  EXPECT_TRUE(testing::eventually([&] {
+    return server.curl("/v1/models/census/versions/2:predict", {"-d", rows}).find("[3.0") !=
+           std::string::npos;
+  })) << server.err();
+  EXPECT_EQ(predicted(), std::string(8, '1'));
+  command({"models", "update", "census", "--traffic-split", "v1=50,v2=50"});
+  EXPECT_THAT(command({"models", "describe", "census"}),
+              HasSubstr("trafficSplit:\n  v1: 50\n  v2: 50\n"));
+  EXPECT_TRUE(testing::eventually([&] { return predicted().find('2') != std::string::npos; }));
+  const std::string split = predicted();
+  EXPECT_THAT(split, AllOf(HasSubstr("1"), HasSubstr("2")));
+  EXPECT_EQ(predicted(), split);
+  EXPECT_EQ(versions("/v1/projects/p/models/census:predict", rows), split);
+  EXPECT_EQ(
+      versions("/v2/models/census/infer",
+               R"({"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}]})"),
+      split);
+  EXPECT_THAT(server.curl("/metrics"),
+              HasSubstr("muster_model_version_share{model=\"census\",version=\"2\"} 0.5"));
+  command({"versions", "set-default", "v2", "--model", "census"});
+  EXPECT_TRUE(testing::eventually([&] { return predicted() == std::string(8, '2'); }));
+}
+
 TEST_F(Serve, ChangesItsModelsAndVersionsWhenCommandsAskIt) {
   std::filesystem::create_directories(folder_ / "models");
   const Server server({"--models-dir", folder_ / "models"});

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,7 @@
 #include "muster/base/log.h"
 #include "muster/cli/command.h"
 #include "muster/cli/remote_models.h"
+#include "muster/cli/words.h"
 #include "muster/serving/codec/model_folder.h"
 
 namespace muster::cli {
@@ -30,6 +32,8 @@ struct ModelsFlags {
   std::string model{};
   std::string origin{};
   std::string description{};
+  std::string traffic_split{};
+  bool clear_traffic_split = false;
   bool quiet = false;
   bool as_json = false;
   std::vector<std::string> ignored{};
@@ -130,6 +134,7 @@ ordered_json json_of(const ModelRecord& model) {
         {"name", fmt::format("models/{}/versions/{}", model.name, model.default_version)}};
   }
   set_text(written, "description", model.description);
+  if (!model.traffic_split.empty()) written["trafficSplit"] = model.traffic_split;
   return written;
 }
 
@@ -205,6 +210,51 @@ void add_models_describe(CLI::App& command) {
     }
     print_field("description", model.description);
     fmt::print("name: models/{}\n", model.name);
+    if (!model.traffic_split.empty()) fmt::print("trafficSplit:\n");
+    for (const auto& [version, share] : model.traffic_split) {
+      fmt::print("  {}: {}\n", version, share);
+    }
+  });
+}
+
+// "v1=90,v2=10"
+serving::TrafficSplit split_of(const std::string& list) {
+  serving::TrafficSplit split;
+  for (const std::string& item : cli::split(list, ',')) {
+    const auto equals = item.rfind('=');
+    const char* const end = item.data() + item.size();
+    double weight = 0;
+    const bool has_both = equals != std::string::npos && equals > 0;
+    const auto read = has_both ? std::from_chars(item.data() + equals + 1, end, weight)
+                               : std::from_chars_result{end, std::errc::invalid_argument};
+    if (read.ec != std::errc{} || read.ptr != end || !(weight >= 0)) {
+      throw UsageError("--traffic-split must be VERSION=SHARE,VERSION=SHARE: {}", list);
+    }
+    if (!split.emplace(item.substr(0, equals), weight).second) {
+      throw UsageError("--traffic-split names a version twice: {}", list);
+    }
+  }
+  return split;
+}
+
+void add_models_update(CLI::App& command) {
+  const Flags flags = add_common(command);
+  add_name(command, flags, "The model");
+  auto* const split = command.add_option(
+      "--traffic-split", flags->traffic_split,
+      "VERSION=SHARE,VERSION=SHARE: shares of the requests that name no version, such as "
+      "v1=90,v2=10");
+  command
+      .add_flag("--clear-traffic-split", flags->clear_traffic_split,
+                "The default version answers all of them")
+      ->excludes(split);
+  set_action(command, flags, [](const ModelsFlags& given, ModelCatalog& models) {
+    if (given.traffic_split.empty() && !given.clear_traffic_split) {
+      throw UsageError("--traffic-split or --clear-traffic-split must be given");
+    }
+    models.set_traffic_split(given.name, given.clear_traffic_split ? serving::TrafficSplit()
+                                                                   : split_of(given.traffic_split));
+    fmt::print(stderr, "Updated ml engine model [models/{}].\n", given.name);
   });
 }
 
@@ -300,6 +350,7 @@ constexpr Command kModelsCommands[] = {
     {"create", "create a model, without versions", add_models_create},
     {"list", "list models and their default versions", add_models_list},
     {"describe", "show a model", add_models_describe},
+    {"update", "share requests among the versions of a model", add_models_update},
     {"delete", "remove a model that has no versions", add_models_delete},
 };
 

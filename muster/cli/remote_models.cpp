@@ -48,6 +48,12 @@ class RemoteModels final : public serving::ModelCatalog {
     return version(model, name);
   }
 
+  ModelRecord set_traffic_split(const std::string& model,
+                                const serving::TrafficSplit& split) override {
+    ask("PATCH", path_of(model), {{"trafficSplit", split}});
+    return this->model(model);
+  }
+
   VersionRecord set_default(const std::string& model, const std::string& name) override {
     return serving::parse_version_resource(ask("POST", path_of(model, name) + ":setDefault"));
   }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <ctime>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -110,6 +111,7 @@ ModelRecord parse_model(const std::string& name, const std::string& text) {
   model.description = body.value("description", "");
   model.create_time = body.value("createTime", "");
   model.default_version = body.value("defaultVersion", "");
+  model.traffic_split = body.value("trafficSplit", TrafficSplit());
   const json versions = body.value("versions", json::object());
   for (const auto& [key, value] : versions.items()) {
     model.versions.push_back({.name = key,
@@ -130,6 +132,20 @@ VersionRecord& version_of(ModelRecord& model, const std::string& name) {
   VersionRecord* const found = find_version(model, name);
   if (found == nullptr) throw NotFound("model {} has no version {}", model.name, name);
   return *found;
+}
+
+void check_split(ModelRecord& model, const TrafficSplit& split) {
+  double sum = 0;
+  for (const auto& [name, weight] : split) {
+    version_of(model, name);
+    if (!std::isfinite(weight) || weight < 0) {
+      throw InvalidArgument("the share of version {} must be 0 or more: {}", name, weight);
+    }
+    sum += weight;
+  }
+  if (!split.empty() && sum <= 0) {
+    throw InvalidArgument("the shares of the versions of model {} are all 0", model.name);
+  }
 }
 
 }  // namespace
@@ -204,10 +220,11 @@ void ModelFolder::write(const ModelRecord& model) const {
   for (const VersionRecord& version : model.versions) {
     versions[version.name] = version_json(version);
   }
-  const json body{{"description", model.description},
-                  {"createTime", model.create_time},
-                  {"defaultVersion", model.default_version},
-                  {"versions", versions}};
+  json body{{"description", model.description},
+            {"createTime", model.create_time},
+            {"defaultVersion", model.default_version},
+            {"versions", versions}};
+  if (!model.traffic_split.empty()) body["trafficSplit"] = model.traffic_split;
   write_file_atomically(model_path(model.name) / kModelFile, body.dump(2) + "\n");
 }
 
@@ -278,8 +295,20 @@ VersionRecord ModelFolder::set_default(const std::string& model_name, const std:
   ModelRecord found = model(model_name);
   version_of(found, name);
   found.default_version = name;
+  found.traffic_split.clear();
   write(found);
   return version(model_name, name);
+}
+
+ModelRecord ModelFolder::set_traffic_split(const std::string& model_name,
+                                           const TrafficSplit& split) {
+  model(model_name);
+  const ChangeLock lock(root_);
+  ModelRecord found = model(model_name);
+  check_split(found, split);
+  found.traffic_split = split;
+  write(found);
+  return found;
 }
 
 VersionRecord ModelFolder::set_description(const std::string& model_name, const std::string& name,
@@ -303,6 +332,14 @@ void ModelFolder::delete_version(const std::string& model_name, const std::strin
         "set-default VERSION --model {}",
         name, model_name, model_name);
   }
+  if (const auto share = found.traffic_split.find(name);
+      share != found.traffic_split.end() && share->second > 0) {
+    throw FailedPrecondition(
+        "{} has a share of the requests to model {}; take it away first: muster models update {} "
+        "--clear-traffic-split",
+        name, model_name, model_name);
+  }
+  found.traffic_split.erase(name);
   std::erase_if(found.versions, [&](const VersionRecord& one) { return one.name == name; });
   if (found.versions.empty()) found.default_version.clear();
   write(found);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +26,9 @@ struct VersionRecord {
   std::string state{};
 };
 
+/// Weights by the names of versions.
+using TrafficSplit = std::map<std::string, double, std::less<>>;
+
 struct ModelRecord {
   std::string name{};
   std::string description{};
@@ -33,6 +37,9 @@ struct ModelRecord {
   std::string create_time{};
   /// By number.
   std::vector<VersionRecord> versions{};
+  /// Shares of the requests that name no version, by the version's name, as Vertex AI has them;
+  /// empty: the default version answers all of them.
+  TrafficSplit traffic_split{};
 };
 
 /// Models and their versions, as Cloud ML Engine keeps them.
@@ -55,10 +62,15 @@ class ModelCatalog {
   /// becomes its default. Throws NotFound, AlreadyExists, InvalidArgument.
   virtual VersionRecord create_version(const std::string& model, const std::string& name,
                                        const Path& origin, const std::string& description) = 0;
+  /// Shares the requests that name no version among versions; an empty split ends that. Throws
+  /// NotFound for a version that is not there, InvalidArgument for weights that are no shares.
+  virtual ModelRecord set_traffic_split(const std::string& model, const TrafficSplit& split) = 0;
+  /// Ends a split too: the default version answers all requests that name none.
   virtual VersionRecord set_default(const std::string& model, const std::string& name) = 0;
   virtual VersionRecord set_description(const std::string& model, const std::string& name,
                                         const std::string& description) = 0;
-  /// Throws FailedPrecondition for the default version, unless it is the only one.
+  /// Throws FailedPrecondition for the default version, unless it is the only one, and for one that
+  /// has a share of the traffic.
   virtual void delete_version(const std::string& model, const std::string& name) = 0;
 };
 
@@ -78,6 +90,7 @@ class ModelFolder final : public ModelCatalog {
   void delete_model(const std::string& name) override;
   VersionRecord create_version(const std::string& model, const std::string& name,
                                const Path& origin, const std::string& description) override;
+  ModelRecord set_traffic_split(const std::string& model, const TrafficSplit& split) override;
   VersionRecord set_default(const std::string& model, const std::string& name) override;
   VersionRecord set_description(const std::string& model, const std::string& name,
                                 const std::string& description) override;

@@ -54,6 +54,23 @@ TEST_F(ModelFolderTest, KeepsTheDefaultVersionAndModelsThatHaveVersions) {
   EXPECT_TRUE(models_.list().empty());
 }
 
+TEST_F(ModelFolderTest, SharesTrafficAmongVersionsUntilADefaultIsChosen) {
+  models_.create_model("m", "");
+  models_.create_version("m", "v1", model_at("a"), "");
+  models_.create_version("m", "v2", model_at("b"), "");
+  models_.create_version("m", "v3", model_at("b"), "");
+  const TrafficSplit split{{"v1", 90}, {"v2", 10}};
+  EXPECT_EQ(models_.set_traffic_split("m", split).traffic_split, split);
+  EXPECT_EQ(models_.model("m").traffic_split, split);
+  EXPECT_THROW(models_.set_traffic_split("m", {{"v4", 1}}), NotFound);
+  EXPECT_THROW(models_.set_traffic_split("m", {{"v1", -1}}), InvalidArgument);
+  EXPECT_THROW(models_.set_traffic_split("m", {{"v1", 0}}), InvalidArgument);
+  EXPECT_THROW(models_.delete_version("m", "v2"), FailedPrecondition);
+  models_.delete_version("m", "v3");
+  models_.set_default("m", "v2");
+  EXPECT_TRUE(models_.model("m").traffic_split.empty());
+}
+
 TEST_F(ModelFolderTest, RefusesWhatIsThereWhatIsNotAndWrongNames) {
   models_.create_model("m", "");
   EXPECT_THROW(models_.create_model("m", ""), AlreadyExists);

@@ -38,6 +38,7 @@ Json model_object(const std::string& parent, const ModelRecord& model) {
   for (const VersionRecord& version : model.versions) {
     if (version.is_default) object["defaultVersion"] = version_object(parent, model.name, version);
   }
+  if (!model.traffic_split.empty()) object["trafficSplit"] = model.traffic_split;
   return object;
 }
 
@@ -69,6 +70,20 @@ VersionRecord version_from(const Json& object) {
           .state = text_field(object, "state")};
 }
 
+TrafficSplit split_from(const Json& object) {
+  TrafficSplit split;
+  const auto found = object.find("trafficSplit");
+  if (found == object.end() || found->is_null()) return split;
+  if (!found->is_object()) throw InvalidArgument("\"trafficSplit\" must be a JSON object");
+  for (const auto& [name, weight] : found->items()) {
+    if (!weight.is_number()) {
+      throw InvalidArgument("\"trafficSplit\" must have a number for version {}", name);
+    }
+    split[name] = weight.get<double>();
+  }
+  return split;
+}
+
 ModelRecord model_from(const Json& object) {
   if (!object.is_object()) throw InvalidArgument("a model must be a JSON object");
   ModelRecord model{.name = bare_name(text_field(object, "name")),
@@ -76,6 +91,7 @@ ModelRecord model_from(const Json& object) {
                     .create_time = text_field(object, "createTime")};
   const auto version = object.find("defaultVersion");
   if (version != object.end()) model.default_version = version_from(*version).name;
+  model.traffic_split = split_from(object);
   return model;
 }
 
@@ -118,6 +134,13 @@ std::string versions_resource(const std::string& parent, const ModelRecord& mode
 ModelRecord parse_model_resource(std::string_view text) { return model_from(object_in(text)); }
 VersionRecord parse_version_resource(std::string_view text) {
   return version_from(object_in(text));
+}
+TrafficSplit parse_traffic_split(std::string_view text) {
+  const Json object = object_in(text);
+  if (!object.contains("trafficSplit")) {
+    throw InvalidArgument("only \"trafficSplit\" of a model can be changed, and it is not given");
+  }
+  return split_from(object);
 }
 std::vector<ModelRecord> parse_models_resource(std::string_view text) {
   return list_in(text, "models", model_from);

@@ -93,6 +93,7 @@ std::vector<ModelConfig> models_of(const wire::ModelServerConfig& config) {
     model.base_path = strip_file_scheme(path);
     model.policy = policy_of(one.model_version_policy());
     for (const auto& [label, version] : one.version_labels()) model.labels[label] = version;
+    for (const auto& [version, weight] : one.version_weights()) model.weights[version] = weight;
   }
   check_models(models);
   return models;

@@ -12,6 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
+using ::testing::Pair;
 
 TEST(ModelConfigFile, IsReadAsUsersWriteIt) {
   const auto models = parse_model_config(R"(# Two models.
@@ -30,6 +31,29 @@ TEST(ModelConfigFile, IsReadAsUsersWriteIt) {
   EXPECT_EQ(models[1].base_path, "/models/b");
   EXPECT_EQ(models[1].policy.count, 2);
   EXPECT_TRUE(parse_model_config("").empty());
+}
+
+TEST(ModelConfigFile, HasTheWeightsOfVersions) {
+  const auto weights = [](const std::string& text) {
+    return parse_model_config(
+               "model_config_list { config { name: 'a' base_path: '/a' model_platform: "
+               "'tensorflow' version_labels { key: 'stable' value: 42 } " +
+               text + " } }")
+        .at(0)
+        .weights;
+  };
+  const auto given = weights(
+      "version_weights { key: 'stable' value: 90 } version_weights { key: '43' value: 10 }");
+  EXPECT_THAT(given, ElementsAre(Pair("43", 10), Pair("stable", 90)));
+  const auto refusal = [&](const std::string& text) {
+    return message_of([&] { weights("version_weights { " + text + " }"); });
+  };
+  EXPECT_EQ(refusal("key: 'canary' value: 1"),
+            "model a: version_weights names \"canary\", which is none of its labels and no number "
+            "of a version");
+  EXPECT_EQ(refusal("key: '1' value: -1"),
+            "model a: the weight of version 1 must be 0 or more: -1");
+  EXPECT_EQ(refusal("key: '1' value: 0"), "model a: all weights of its versions are 0");
 }
 
 TEST(ModelConfigFile, IsRefusedInTheWordsOfTensorFlowServing) {

@@ -1,12 +1,14 @@
 #include "muster/serving/core/model_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "muster/base/error.h"
 #include "muster/saved_model/graph/export_folder.h"
 #include "muster/saved_model/graph/saved_model.h"
 #include "muster/serving/codec/model_folder.h"
+#include "muster/serving/core/version_rule.h"
 
 namespace muster::serving {
 namespace {
@@ -18,6 +20,26 @@ void check_name(const std::string& name) {
       name.find_first_of("/:") != name.npos) {
     throw InvalidArgument("model name \"{}\" must be text without '/', ':' and control characters",
                           name);
+  }
+}
+
+void check_weights(const ModelConfig& model) {
+  double sum = 0;
+  for (const auto& [name, weight] : model.weights) {
+    if (!number_of_name(model, name)) {
+      throw InvalidArgument(
+          "model {}: version_weights names \"{}\", which is none of its labels "
+          "and no number of a version",
+          model.name, name);
+    }
+    if (!std::isfinite(weight) || weight < 0) {
+      throw InvalidArgument("model {}: the weight of version {} must be 0 or more: {}", model.name,
+                            name, weight);
+    }
+    sum += weight;
+  }
+  if (!model.weights.empty() && sum <= 0) {
+    throw InvalidArgument("model {}: all weights of its versions are 0", model.name);
   }
 }
 
@@ -40,6 +62,7 @@ void check_models(const std::vector<ModelConfig>& models) {
       throw InvalidArgument("model {} must serve at least one version, not {}", model.name,
                             model.policy.count);
     }
+    check_weights(model);
   }
 }
 
@@ -72,6 +95,10 @@ std::vector<ModelConfig> models_in(const Path& root) {
     for (const serving::VersionRecord& version : record.versions) {
       model.labels[version.name] = version.number;
       if (version.is_default) model.default_version = version.number;
+    }
+    // A version of the split may have been removed by hand.
+    for (const auto& [version, weight] : record.traffic_split) {
+      if (model.labels.contains(version)) model.weights[version] = weight;
     }
   }
   return models;

@@ -31,6 +31,9 @@ struct ModelConfig {
   std::optional<std::int64_t> default_version{};
   /// Names for versions.
   std::map<std::string, std::int64_t, std::less<>> labels{};
+  /// Shares of the requests that name no version, by label or number; they come before the default
+  /// version. They need not sum to anything. Empty: one version answers all of them.
+  std::map<std::string, double, std::less<>> weights{};
   bool operator==(const ModelConfig&) const = default;
 };
 

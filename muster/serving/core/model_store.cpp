@@ -1,5 +1,6 @@
 #include "muster/serving/core/model_store.h"
 
+#include <random>
 #include <utility>
 
 #include "muster/serving/core/model_manager_internal.h"
@@ -25,6 +26,16 @@ std::string_view name_of(VersionState state) {
   }
   return "UNKNOWN";
 }
+
+namespace {
+
+// Threads draw from generators of their own.
+std::uint64_t random_draw() {
+  thread_local std::mt19937_64 random(std::random_device{}());
+  return random();
+}
+
+}  // namespace
 
 struct ModelStore::Impl {
   explicit Impl(StoreOptions given)
@@ -70,6 +81,14 @@ std::int64_t ModelStore::version_of_label(std::string_view model, const std::str
 
 ModelVersionPtr ModelStore::find(std::string_view model, const VersionChoice& choice) const {
   return impl_->table.find(model, choice);
+}
+
+ModelVersionPtr ModelStore::draw(std::string_view model, const VersionChoice& choice) const {
+  return impl_->table.find(model, choice, random_draw());
+}
+
+std::map<std::string, std::vector<std::pair<std::int64_t, double>>> ModelStore::shares() const {
+  return impl_->table.shares();
 }
 
 std::vector<VersionStatus> ModelStore::status(std::string_view model) const {

@@ -3,10 +3,12 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "muster/base/error.h"
@@ -15,16 +17,9 @@
 #include "muster/serving/core/model_config.h"
 #include "muster/serving/core/model_version.h"
 #include "muster/serving/core/servable.h"
+#include "muster/serving/core/version_rule.h"
 
 namespace muster::serving {
-
-/// Which version a request asks for: the newest, a number, or a label.
-struct VersionChoice {
-  std::optional<std::int64_t> number{};
-  std::string label{};
-
-  bool operator==(const VersionChoice&) const = default;
-};
 
 /// The numbers are those of TensorFlow Serving's ModelVersionStatus.
 enum class VersionState {
@@ -101,9 +96,15 @@ class ModelStore {
   /// Waits for one look at all folders that begins after this call, with its loads and unloads.
   void poll();
 
-  /// Throws NotFound for a model or version that is not available, InvalidArgument for an unknown
-  /// label, in the words of TensorFlow Serving.
+  /// The version that answers, by the rule of version_rule.h; where versions share requests by
+  /// weight and the choice has no key, the one with the largest share. Throws NotFound for a model
+  /// or version that is not available, InvalidArgument for an unknown label, in the words of
+  /// TensorFlow Serving.
   ModelVersionPtr find(std::string_view model, const VersionChoice& choice = {}) const;
+  /// The same for a prediction: without a key one is drawn, so that each has its share.
+  ModelVersionPtr draw(std::string_view model, const VersionChoice& choice) const;
+  /// Shares of versions in the requests that name none, by model; no models without weights.
+  std::map<std::string, std::vector<std::pair<std::int64_t, double>>> shares() const;
   /// States of all versions of a model that were seen, the newest first; those that are gone for a
   /// while are forgotten. Throws NotFound for an unknown model.
   std::vector<VersionStatus> status(std::string_view model) const;

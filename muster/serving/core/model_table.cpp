@@ -107,21 +107,17 @@ void ModelTable::check_labels(const ModelConfig& config) const {
 std::int64_t ModelTable::version_of_label(std::string_view model, const std::string& label) const {
   const std::lock_guard lock(mutex_);
   const auto found = models_.find(model);
-  if (found != models_.end()) {
-    const auto number = found->second.config.labels.find(label);
-    if (number != found->second.config.labels.end()) return number->second;
-  }
-  throw InvalidArgument("Unrecognized servable version label: {}", label);
+  return number_of_label(found == models_.end() ? ModelConfig() : found->second.config, label);
 }
 
-ModelVersionPtr ModelTable::find(std::string_view model, const VersionChoice& choice) const {
-  std::optional<std::int64_t> number = choice.number;
-  if (!choice.label.empty()) number = version_of_label(model, choice.label);
+ModelVersionPtr ModelTable::find(std::string_view model, const VersionChoice& choice,
+                                 std::optional<std::uint64_t> draw) const {
   const std::lock_guard lock(mutex_);
   const auto found = models_.find(model);
+  std::optional<std::int64_t> number = choice.number;
   if (found != models_.end()) {
     const auto& versions = found->second.versions;
-    if (!number) number = found->second.config.default_version;
+    number = decide_version(found->second.config, choice, answers_of(found->second), draw);
     if (number) {
       const auto entry = versions.find(*number);
       if (entry != versions.end() && is_available(entry->second)) return entry->second.version;
@@ -130,9 +126,28 @@ ModelVersionPtr ModelTable::find(std::string_view model, const VersionChoice& ch
         if (is_available(row->second)) return row->second.version;
       }
     }
+  } else if (!choice.label.empty()) {
+    number_of_label({}, choice.label);
   }
   if (number) throw NotFound("Servable not found for request: Specific({}, {})", model, *number);
   throw NotFound("Servable not found for request: Latest({})", model);
+}
+
+Answers ModelTable::answers_of(const ModelEntry& model) {
+  return [&model](std::int64_t number) {
+    const auto entry = model.versions.find(number);
+    return entry != model.versions.end() && is_available(entry->second);
+  };
+}
+
+std::map<std::string, std::vector<std::pair<std::int64_t, double>>> ModelTable::shares() const {
+  const std::lock_guard lock(mutex_);
+  std::map<std::string, std::vector<std::pair<std::int64_t, double>>> all;
+  for (const auto& [name, model] : models_) {
+    auto shares = shares_of(model.config, answers_of(model));
+    if (!shares.empty()) all.emplace(name, std::move(shares));
+  }
+  return all;
 }
 
 std::vector<VersionStatus> ModelTable::status(std::string_view model) const {

@@ -45,7 +45,9 @@ class ModelTable {
   std::vector<ModelConfig> models() const;
   void set_labels(const std::string& model,
                   std::map<std::string, std::int64_t, std::less<>> labels);
-  ModelVersionPtr find(std::string_view model, const VersionChoice& choice) const;
+  ModelVersionPtr find(std::string_view model, const VersionChoice& choice,
+                       std::optional<std::uint64_t> draw = std::nullopt) const;
+  std::map<std::string, std::vector<std::pair<std::int64_t, double>>> shares() const;
   std::vector<VersionStatus> status(std::string_view model) const;
   std::vector<ModelVersionPtr> available() const;
   std::int64_t version_of_label(std::string_view model, const std::string& label) const;
@@ -93,6 +95,7 @@ class ModelTable {
     ModelVersionPtr version;
   };
 
+  static Answers answers_of(const ModelEntry& model);
   VersionEntry* entry_of(const std::string& name, std::int64_t number);
   void retire(const std::string& name, std::int64_t number, VersionEntry& entry);
   void end_unloading(const std::string& name, std::int64_t number);

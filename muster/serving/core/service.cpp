@@ -55,7 +55,7 @@ struct Service::Request {
 };
 
 Tensors Service::begin(Request& request, Call& call, const Prepare& prepare, const Steps& steps) {
-  request.version = call.found ? std::move(call.found) : store_.find(call.model, call.version);
+  request.version = call.found ? std::move(call.found) : store_.draw(call.model, call.version);
   const ModelVersion& version = *request.version;
   request.record.version = version.number();
   if (grpc_calls_ && call.entrypoint == "GRPC") request.part.emplace(*grpc_calls_, call.model);
@@ -227,7 +227,16 @@ std::string Service::metrics_page() {
     versions.values.emplace_back(labels, 1);
     waiting.values.emplace_back(labels, static_cast<double>(version->waiting()));
   }
-  return statistics_.page({info, start, memory, flight, ready_now, versions, waiting});
+  Gauge shares{"muster_model_version_share",
+               "Part of the requests that name no version, where versions share them by weight.",
+               {}};
+  for (const auto& [model, rows] : store_.shares()) {
+    for (const auto& [number, share] : rows) {
+      shares.values.emplace_back(
+          fmt::format("model=\"{}\",version=\"{}\"", label_text(model), number), share);
+    }
+  }
+  return statistics_.page({info, start, memory, flight, ready_now, versions, waiting, shares});
 }
 
 }  // namespace muster::serving

@@ -57,6 +57,8 @@ void GrpcServerCall::on_field(std::string_view name, std::string_view value) {
     encoding_ = parse_grpc_encoding(value);
   } else if (name == "authorization") {
     context_.authorization = value;
+  } else if (name == "x-muster-key") {
+    context_.key = value;
   }
 }
 

@@ -25,6 +25,8 @@ struct GrpcContext {
   Deadline deadline = Deadline::never();
   /// The header of that name; empty when there is none.
   std::string authorization{};
+  /// That of x-muster-key.
+  std::string key{};
   bool is_from_this_host = false;
 };
 

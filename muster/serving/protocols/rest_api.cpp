@@ -18,6 +18,8 @@ namespace {
 
 // Smaller answers fit one packet anyway.
 constexpr std::size_t kWorthCompressing = 1400;
+// Says which version has answered: bodies of TensorFlow Serving's answers do not.
+constexpr const char* kVersionHeader = "X-Muster-Version";
 
 HttpResponse plain(int status, std::string body) {
   return {.status = status, .content_type = "text/plain; charset=utf-8", .body = std::move(body)};
@@ -45,7 +47,9 @@ void add_cors(HttpResponse& answer) {
   answer.headers.emplace_back("Access-Control-Allow-Origin", "*");
   answer.headers.emplace_back("Access-Control-Allow-Methods", "POST, GET");
   answer.headers.emplace_back("Access-Control-Allow-Headers",
-                              "Content-Type, Authorization, Inference-Header-Content-Length");
+                              "Content-Type, Authorization, Inference-Header-Content-Length, "
+                              "X-Muster-Key");
+  answer.headers.emplace_back("Access-Control-Expose-Headers", kVersionHeader);
 }
 
 HttpResponse preflight(const HttpRequest& request) {
@@ -87,6 +91,12 @@ Deadline RestContext::deadline() const {
 
 void RestContext::check(Role role) const {
   service.access().check(role, request.header("Authorization"), request.is_from_this_host);
+}
+
+VersionChoice RestContext::choice(const ModelPath& path) const {
+  VersionChoice choice = path.version;
+  choice.key = request.header(kKeyHeader);
+  return choice;
 }
 
 std::optional<ModelPath> parse_model_path(std::string_view text, bool numeric_versions) {
@@ -178,6 +188,7 @@ struct RestApi::Exchange {
             .answer =
                 [this](const ModelVersion& version, BatchAnswer result) {
                   answer = prediction->answer(version, std::move(result));
+                  answer.headers.emplace_back(kVersionHeader, std::to_string(version.number()));
                 }};
   }
 };

@@ -13,6 +13,8 @@
 
 namespace muster::serving {
 
+struct ModelPath;
+
 /// A request on its way through a protocol's paths.
 struct RestContext {
   Service& service;
@@ -23,6 +25,8 @@ struct RestContext {
 
   Deadline deadline() const;
   void check(Role role) const;
+  /// The version that the path and the caller's key ask for.
+  VersionChoice choice(const ModelPath& path) const;
 };
 
 /// A prediction that is asked for, in the words of a protocol: what Service::start() wants of an

@@ -87,6 +87,12 @@ class CloudModels {
   std::optional<HttpResponse> of_model(const ResourcePath& path, const std::string& model) {
     if (is("GET", path))
       return json_answer(serving::model_resource(parent_, catalog_.model(model)));
+    if (is("PATCH", path)) {
+      const TrafficSplit split = serving::parse_traffic_split(request_.body);
+      return done_operation(
+          parent_, "update_" + model,
+          serving::model_resource(parent_, catalog_.set_traffic_split(model, split)));
+    }
     if (!is("DELETE", path)) return std::nullopt;
     catalog_.delete_model(model);
     return done_operation(parent_, "delete_" + model, "");

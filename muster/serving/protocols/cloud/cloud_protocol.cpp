@@ -30,19 +30,11 @@ auto in_cloud_step(const char* step, int code, Act&& act) {
   }
 }
 
-// A version here is a name, such as v1: a label, or a number with or without a v in front.
-VersionChoice cloud_version(ModelStore& store, const ModelPath& path) {
-  const std::string& name = path.version_text;
-  if (name.empty() || path.version.number) return path.version;
-  if (name.size() > 1 && name.size() < 19 && name.front() == 'v' &&
-      name.find_first_not_of("0123456789", 1) == name.npos) {
-    try {
-      store.version_of_label(path.model, name);
-    } catch (const InvalidArgument&) {
-      return {.number = std::stoll(name.substr(1))};
-    }
-  }
-  return {.label = name};
+// A version here is a name, such as v1.
+VersionChoice cloud_version(const RestContext& context, const ModelPath& path) {
+  VersionChoice choice = context.choice(path);
+  if (!choice.number) choice.name = path.version_text;
+  return choice;
 }
 
 class PredictInstances final : public RestPrediction {
@@ -113,15 +105,14 @@ RestResult answer_cloud(RestContext& context) {
       context.request.method != "POST") {
     return cloud_error(ErrorCode::kNotFound, "Method not found.");
   }
-  ModelStore& store = context.service.store();
   ModelVersionPtr version;
   try {
-    version = store.find(path->model, cloud_version(store, *path));
+    version = context.service.store().draw(path->model, cloud_version(context, *path));
   } catch (const Error& error) {
     return cloud_error(ErrorCode::kNotFound, error.message());
   }
   Call call{.model = path->model,
-            .version = {.number = version->number()},
+            .found = version,
             .deadline = context.deadline()};
   return std::make_unique<PredictInstances>(context.request, std::move(version), std::move(call));
 }

@@ -172,11 +172,11 @@ Deadline deadline_with_timeout(const inference::ModelInferRequest& request, Dead
   return wished.time() < deadline.time() ? wished : deadline;
 }
 
-ModelVersionPtr find_inference_version(Service& service, const std::string& model,
-                                       const std::string& version) {
-  const VersionChoice choice = inference_version(version);
+template <typename Find>
+ModelVersionPtr found_inference_version(const std::string& model, const VersionChoice& choice,
+                                        const Find& find) {
   try {
-    return service.store().find(model, choice);
+    return find();
   } catch (const NotFound&) {
     if (choice.number) {
       throw NotFound("Request for unknown model: '{}' version {} is not found", model,
@@ -184,6 +184,23 @@ ModelVersionPtr find_inference_version(Service& service, const std::string& mode
     }
     throw NotFound("Request for unknown model: '{}' is not found", model);
   }
+}
+
+ModelVersionPtr find_inference_version(Service& service, const std::string& model,
+                                       const std::string& version) {
+  const VersionChoice choice = inference_version(version);
+  return found_inference_version(model, choice,
+                                 [&] { return service.store().find(model, choice); });
+}
+
+ModelVersionPtr draw_inference_version(Service& service,
+                                       const inference::ModelInferRequest& request,
+                                       const GrpcContext& context) {
+  VersionChoice choice = inference_version(request.model_version());
+  choice.key = context.key;
+  return found_inference_version(request.model_name(), choice, [&] {
+    return service.store().draw(request.model_name(), choice);
+  });
 }
 
 std::string inference_signature(const ModelVersion& version, const std::string& wish) {
@@ -236,11 +253,10 @@ std::shared_ptr<Inference> inference_of(std::string_view bytes) {
 }
 
 void start_inference(Service& service, const std::shared_ptr<Inference>& one,
-                     const Deadline& deadline, Service::Done done) {
-  one->version =
-      find_inference_version(service, one->request.model_name(), one->request.model_version());
+                     const GrpcContext& context, Service::Done done) {
+  one->version = draw_inference_version(service, one->request, context);
   service.start(
-      call_of(*one, deadline), [&](Call& prepared) { choose_signature(*one, prepared); },
+      call_of(*one, context.deadline), [&](Call& prepared) { choose_signature(*one, prepared); },
       steps_of(one), std::move(done));
 }
 
@@ -248,11 +264,10 @@ void start_inference(Service& service, const std::shared_ptr<Inference>& one,
 void start_infer(Service& service, const GrpcCallPtr& call) {
   check_access(service, call->context(), Role::kPredict);
   const auto one = inference_of(call->request());
-  start_inference(service, one, call->context().deadline,
-                  [one, call](const std::exception_ptr& failure) {
-                    if (failure) return call->finish(status_of(failure));
-                    call->answer(one->response.SerializeAsString());
-                  });
+  start_inference(service, one, call->context(), [one, call](const std::exception_ptr& failure) {
+    if (failure) return call->finish(status_of(failure));
+    call->answer(one->response.SerializeAsString());
+  });
 }
 
 // A wrong request is told of, and the stream continues.
@@ -274,7 +289,7 @@ void start_stream_infer(Service& service, const GrpcContext& context, std::strin
     reply(stream_answer(*one, failure), nullptr);
   };
   try {
-    start_inference(service, one, context.deadline, end);
+    start_inference(service, one, context, end);
   } catch (...) {
     end(std::current_exception());
   }

@@ -47,9 +47,15 @@ std::uint64_t priority_wish(const json& request) {
   return priority != nullptr && priority->is_number_unsigned() ? priority->get<std::uint64_t>() : 0;
 }
 
-ModelVersionPtr find_version(RestContext& context, const ModelPath& path) {
+/// Whether a version is asked for to predict or to be described.
+enum class Ask { kDescribe, kPredict };
+
+ModelVersionPtr find_version(RestContext& context, const ModelPath& path,
+                             Ask ask = Ask::kDescribe) {
+  const ModelStore& store = context.service.store();
+  const VersionChoice choice = context.choice(path);
   try {
-    return context.service.store().find(path.model, path.version);
+    return ask == Ask::kPredict ? store.draw(path.model, choice) : store.find(path.model, choice);
   } catch (const NotFound&) {
     if (path.version.number) {
       throw NotFound("Request for unknown model: '{}' version {} is not found", path.model,
@@ -68,7 +74,7 @@ std::string chosen_signature(const ModelVersion& version, const std::string& wis
 class Infer final : public RestPrediction {
  public:
   Infer(const RestContext& context, ModelVersionPtr version)
-      : RestPrediction({.model = version->model(), .version = {.number = version->number()}}),
+      : RestPrediction({.model = version->model(), .found = version}),
         request_(context.request),
         usual_deadline_(context.deadline()),
         version_(std::move(version)) {}
@@ -153,7 +159,7 @@ RestResult model_statistics(RestContext& context, const ModelPath& path) {
 }
 
 RestResult begin_infer(RestContext& context, const ModelPath& path) {
-  return std::make_unique<Infer>(context, find_version(context, path));
+  return std::make_unique<Infer>(context, find_version(context, path, Ask::kPredict));
 }
 
 RestResult model_ready(RestContext& context, const ModelPath& path) {
@@ -209,6 +215,7 @@ HttpResponse repository_index(RestContext& context) {
     // Properties that the protocol has no field for.
     if (!entry.labels.empty()) row["parameters"]["labels"] = entry.labels;
     if (entry.is_default) row["parameters"]["default"] = true;
+    if (entry.share) row["parameters"]["share"] = *entry.share;
     list.push_back(row);
   }
   return ordered_answer(list);

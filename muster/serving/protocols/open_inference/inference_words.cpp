@@ -208,20 +208,30 @@ void select_outputs(const std::string& model, const std::vector<std::string>& wa
 
 namespace {
 
-// Labels, and which of the versions of a model is its default: the newest that answers unless one
-// is configured.
+// Labels, shares, and which of the versions of a model is its default: the newest that answers
+// unless one is configured.
 void name_versions(const ModelConfig& config, std::span<IndexEntry> versions) {
-  bool has_default = false;
-  for (IndexEntry& one : versions) {
+  const auto is_available = [](const IndexEntry& one) {
+    return one.state == repository_state(VersionState::kAvailable);
+  };
+  const Answers answers = [&](std::int64_t number) {
+    return std::ranges::any_of(versions, [&](const IndexEntry& one) {
+      return is_available(one) && one.version == std::to_string(number);
+    });
+  };
+  std::map<std::string, double> shares;
+  for (const auto& [number, share] : shares_of(config, answers)) {
+    shares.emplace(std::to_string(number), share);
+  }
+  const auto newest = std::ranges::find_if(versions, is_available);
+  for (auto one = versions.begin(); one != versions.end(); ++one) {
     for (const auto& [label, number] : config.labels) {
-      if (std::to_string(number) == one.version) one.labels.push_back(label);
+      if (std::to_string(number) == one->version) one->labels.push_back(label);
     }
-    const bool is_chosen =
-        config.default_version
-            ? std::to_string(*config.default_version) == one.version
-            : !has_default && one.state == repository_state(VersionState::kAvailable);
-    one.is_default = is_chosen;
-    has_default = has_default || is_chosen;
+    one->is_default = config.default_version
+                          ? std::to_string(*config.default_version) == one->version
+                          : one == newest;
+    if (!shares.empty()) one->share = shares[one->version];
   }
 }
 

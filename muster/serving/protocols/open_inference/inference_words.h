@@ -68,6 +68,8 @@ struct IndexEntry {
   /// Names of the version, and whether it answers requests that name none.
   std::vector<std::string> labels{};
   bool is_default = false;
+  /// Its part of those requests, where versions share them by weight.
+  std::optional<double> share{};
 };
 std::vector<IndexEntry> repository_index(Service& service, bool only_ready);
 

@@ -14,6 +14,7 @@ Call call_of(const wire::ModelSpec& spec, bool given, const Caller& caller) {
   if (spec.version_choice_case() == wire::ModelSpec::kVersionLabel) {
     call.version.label = spec.version_label();
   }
+  call.version.key = caller.key;
   if (!spec.signature_name().empty()) call.signature = spec.signature_name();
   return call;
 }

@@ -115,6 +115,7 @@ void with_predict(std::string_view request, const Caller& caller,
   if (fast) {
     call.model = fast->model();
     call.version = fast->version();
+    call.version.key = caller.key;
     call.entrypoint = caller.entrypoint;
     call.deadline = caller.deadline;
     if (!fast->signature_name().empty()) call.signature = fast->signature_name();

@@ -18,6 +18,8 @@ struct TensorFlowCallOptions {
 struct Caller {
   std::string_view entrypoint = "GRPC";
   Deadline deadline = Deadline::never();
+  /// As VersionChoice has it.
+  std::string_view key{};
 };
 
 /// Calls of models, on the bytes of both messages. None waits for its model: `done` is called once

@@ -12,7 +12,9 @@ namespace {
 constexpr const char* kPredictionService = "tensorflow.serving.PredictionService";
 constexpr const char* kModelService = "tensorflow.serving.ModelService";
 
-Caller caller_of(const GrpcContext& context) { return {.deadline = context.deadline}; }
+Caller caller_of(const GrpcContext& context) {
+  return {.deadline = context.deadline, .key = context.key};
+}
 
 /// A call that `start(service, request, caller, options, done)` begins: its thread goes on before
 /// it is answered.

@@ -79,7 +79,7 @@ ordered signature_json(const graph::SignatureDef& signature) {
 }
 
 HttpResponse model_metadata(RestContext& context, const ModelPath& path) {
-  const ModelVersionPtr version = context.service.store().find(path.model, path.version);
+  const ModelVersionPtr version = context.service.store().find(path.model, context.choice(path));
   ordered signatures = ordered::object();
   for (const auto& [name, signature] : version->signatures()) {
     signatures[name] = signature_json(signature);
@@ -230,7 +230,7 @@ RestResult answer_tensorflow(RestContext& context) {
     if (context.request.method == "POST" && path->separator == ':' && path->method == call.name) {
       return call.begin(
           context,
-          {.model = path->model, .version = path->version, .deadline = context.deadline()});
+          {.model = path->model, .version = context.choice(*path), .deadline = context.deadline()});
     }
   }
   throw_malformed(context);
