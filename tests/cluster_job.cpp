@@ -2,6 +2,8 @@
 // model with batch norm and dropout, two optimizers, tables by rows and clipping by global norm, so
 // that everything whose bits could depend on the layout is there. With --on-device a small
 // transformer whose gradients are summed on GPUs, or on CPUs as if they were.
+#include "tests/cluster_job.h"
+
 #include <torch/nn/functional/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
@@ -17,7 +19,6 @@
 
 #include "muster/base/flags/flags.h"
 #include "muster/base/log.h"
-#include "muster/base/program.h"
 #include "muster/base/random.h"
 #include "muster/data/features/collate.h"
 #include "muster/data/features/column_set.h"
@@ -249,7 +250,9 @@ void train_and_evaluate(const Flags& flags) {
                               .throttle_secs = std::chrono::seconds(1)});
 }
 
-int run(int argc, char** argv) {
+}  // namespace
+
+int muster::testing::run_cluster_job(int argc, char** argv) {
   Flags flags;
   muster::FlagSet set("Trains as one task of a cluster.");
   set.add("--model-dir", &flags.model_dir).required();
@@ -300,7 +303,3 @@ int run(int argc, char** argv) {
   estimator.train(input(flags), options);
   return 0;
 }
-
-}  // namespace
-
-int main(int argc, char** argv) { return muster::run_main(argc, argv, run); }

@@ -22,7 +22,7 @@ class LocalParticipant final : public Participant {
   double decay_loss() const override;
   RunSnapshot snapshot() override;
   void restore_snapshot(const RunSnapshot& from) override { run_.restore_snapshot(from); }
-  void roll_back_to_checkpoint() override { run_.roll_back(); }
+  void roll_back_to_checkpoint() override { run_.roll_back_or_begin_again(); }
 
   /// Computes decay_loss() of the step that is being made now, and not when the strategy asks.
   void compute_decay_loss_ahead() { decay_loss_ahead_ = weight_decay(); }

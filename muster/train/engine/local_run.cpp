@@ -72,12 +72,23 @@ void LocalRun::resume_inputs(const std::optional<RunState>& saved) {
   batches_taken = go_on ? saved->batches.value_or(step()) : 0;
 }
 
-void LocalRun::roll_back() {
+std::optional<ResumePoint> LocalRun::last_saved() {
   if (!config.is_chief()) throw Internal("this task has no checkpoints to go back to");
   checkpoints.flush();
-  const auto from = latest_resume_point(config.model_dir);
+  return latest_resume_point(config.model_dir);
+}
+
+void LocalRun::roll_back() {
+  const auto from = last_saved();
   if (!from) throw FailedPrecondition("there is no checkpoint to go back to");
   restore(*from);
+}
+
+void LocalRun::roll_back_or_begin_again() {
+  if (const auto from = last_saved()) return restore(*from);
+  // No step is made before the first checkpoint is saved.
+  if (step() > 0) throw FailedPrecondition("there is no checkpoint to go back to");
+  resume_inputs(std::nullopt);
 }
 
 void LocalRun::restore_snapshot(const RunSnapshot& from) {

@@ -24,6 +24,9 @@ struct LocalRun {
   RunState run_state() const;
   /// In the chief: back to the last checkpoint.
   void roll_back();
+  /// The same; before the first checkpoint and the first step, with the initial values that are
+  /// here.
+  void roll_back_or_begin_again();
   /// The values of another process have been written to the variables and slots here.
   void restore_snapshot(const RunSnapshot& from);
   /// Opens the inputs of `mine`.
@@ -44,6 +47,7 @@ struct LocalRun {
   std::int64_t batches_taken = 0;
 
  private:
+  std::optional<ResumePoint> last_saved();
   void restore(const ResumePoint& from);
   void resume_inputs(const std::optional<RunState>& saved);
 };
