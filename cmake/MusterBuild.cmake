@@ -45,6 +45,11 @@ function(muster_position_independent program)
   target_compile_options(${program} PRIVATE -fPIC)
 endfunction()
 
+# Packages name sources by their place in the project: a build in another folder gives the same bytes.
+if(NOT MUSTER_BUILD_TESTS)
+  add_compile_options("-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=" "-ffile-prefix-map=${PROJECT_BINARY_DIR}/=build/")
+endif()
+
 # Links faster than ld, where it is installed.
 find_program(MUSTER_MOLD mold)
 mark_as_advanced(MUSTER_MOLD)

@@ -39,8 +39,16 @@ if(TARGET muster AND NOT CMAKE_CROSSCOMPILING)
   install(FILES "${pages}/muster.fish" DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d" COMPONENT programs)
 endif()
 
+install(FILES "${PROJECT_SOURCE_DIR}/packaging/copyright" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/muster" COMPONENT programs)
+install(FILES "${PROJECT_SOURCE_DIR}/packaging/copyright" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/libmuster-dev")
+
 # scripts/package: Debian packages of the programs and of what one builds against.
 set(CPACK_GENERATOR DEB)
+# A candidate is older than its release: 1.0.0~rc1.
+string(REPLACE "-" "~" CPACK_DEBIAN_PACKAGE_VERSION "${MUSTER_VERSION}")
+set(CPACK_PRE_BUILD_SCRIPTS "${PROJECT_SOURCE_DIR}/packaging/add_sbom.cmake")
+set(CPACK_MUSTER_SOURCE_DIR "${PROJECT_SOURCE_DIR}")
+set(CPACK_MUSTER_BINARY_DIR "${PROJECT_BINARY_DIR}")
 set(CPACK_PACKAGE_CONTACT "the muster project")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
