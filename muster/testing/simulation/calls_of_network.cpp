@@ -193,7 +193,7 @@ std::int64_t write_to_story(const void* bytes, std::size_t size) {
   // 2026-03-01T10:04:11.532 E ...
   auto& first = world().first_error;
   if (first[0] == 0 && size > 26 && line.substr(23, 3) == " E ") {
-    std::copy_n(line.data(), std::min(size, first.size() - 1), first.data());
+    line.copy(first.data(), first.size() - 1);
   }
   return static_cast<std::int64_t>(size);
 }

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <ctime>
 #include <new>
 #include <utility>
@@ -161,7 +160,8 @@ void begin_world(std::uint64_t seed, int story) {
   w.process_count = 1;
   w.processes[kDriver].alive = true;
   w.threads[kDriver].state = Thread::State::kReady;
-  std::strcpy(w.processes[kDriver].name.data(), "simulation");
+  auto& name = w.processes[kDriver].name;
+  std::string_view("simulation").copy(name.data(), name.size() - 1);
   g_stuck.clear();
 }
 
