@@ -19,7 +19,10 @@ mark_as_advanced(MUSTER_IPSEC_MB)
 if(NOT MUSTER_IPSEC_MB AND CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64)
   message(STATUS "libipsec-mb is not installed: OpenSSL encrypts between tasks, at a third of the speed where there is VAES")
 endif()
+# Pictures.
+find_package(JPEG REQUIRED)
 find_package(PNG REQUIRED)
+find_package(WebP REQUIRED)
 find_package(Eigen3 3.3 REQUIRED NO_MODULE)
 # Without it, jobs are submitted by flags alone, not by files.
 find_package(yaml-cpp QUIET)
@@ -65,9 +68,8 @@ if(MUSTER_BUILD_BENCHMARKS)
 endif()
 # Debian's libtorch 1.13, or any newer one that CMAKE_PREFIX_PATH names.
 if(MUSTER_WITH_TORCH)
-  # For models that clean text or decode pictures.
+  # For models that clean text.
   find_package(RE2 REQUIRED)
-  find_package(JPEG REQUIRED)
   # muster-torch takes memory from it: a batch of predictions takes and gives back thousands of small pieces. The library
   # itself, since Debian's package of headers brings more than is wanted. Sanitizers have allocators of their own.
   if(NOT MUSTER_SANITIZE)
