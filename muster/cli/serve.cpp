@@ -1,16 +1,8 @@
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
-#include <cerrno>
 #include <charconv>
-#include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -20,11 +12,11 @@
 #include "muster/base/error.h"
 #include "muster/base/host_memory.h"
 #include "muster/base/log.h"
-#include "muster/base/signals.h"
 #include "muster/base/thread_pool.h"
 #include "muster/cli/command.h"
 #include "muster/cli/saved_model_argument.h"
 #include "muster/cli/serve_flags.h"
+#include "muster/cli/serve_setup.h"
 #include "muster/cli/words.h"
 #include "muster/nn/device/devices.h"
 #include "muster/serving/codec/model_folder.h"
@@ -45,77 +37,6 @@ namespace {
 
 using serving::ModelConfig;
 using std::chrono::milliseconds;
-
-constexpr std::uint64_t kMostConfigBytes = std::uint64_t{16} << 20;
-
-std::atomic<int> g_reload_pipe{-1};
-
-void on_hang_up(int) {
-  const int saved_errno = errno;
-  const char byte = 'h';
-  [[maybe_unused]] const auto written = ::write(g_reload_pipe.load(), &byte, 1);
-  errno = saved_errno;
-}
-
-/// Wakes the main thread: 's' for an orderly end, 'h' for SIGHUP.
-class SignalPipe {
- public:
-  SignalPipe() {
-    if (::pipe2(ends_.data(), O_CLOEXEC) != 0) throw_errno(errno, "making a pipe for signals");
-    g_reload_pipe = ends_[1];
-    struct sigaction action {};
-    action.sa_handler = on_hang_up;
-    action.sa_flags = SA_RESTART;
-    ::sigemptyset(&action.sa_mask);
-    ::sigaction(SIGHUP, &action, nullptr);
-    stop_.emplace([this](int) {
-      const char byte = 's';
-      [[maybe_unused]] const auto written = ::write(ends_[1], &byte, 1);
-    });
-  }
-  ~SignalPipe() { ::signal(SIGHUP, SIG_DFL); }
-  SignalPipe(const SignalPipe&) = delete;
-  SignalPipe& operator=(const SignalPipe&) = delete;
-
-  /// 0 when the time is over; a negative time waits for ever.
-  char wait(milliseconds time) {
-    pollfd descriptor{.fd = ends_[0], .events = POLLIN, .revents = 0};
-    const int ready = ::poll(&descriptor, 1, static_cast<int>(time.count()));
-    char byte = 0;
-    if (ready > 0 && ::read(ends_[0], &byte, 1) == 1) return byte;
-    return 0;
-  }
-
- private:
-  std::array<int, 2> ends_{-1, -1};
-  std::optional<StopSignals> stop_;
-};
-
-milliseconds to_time(double seconds) {
-  return milliseconds(static_cast<std::int64_t>(std::llround(seconds * 1000)));
-}
-
-// Nothing for 0, which is none; 0 for any that is free.
-std::optional<std::uint16_t> port_of(const char* flag, const std::string& text) {
-  if (text == "auto") return 0;
-  std::uint16_t port = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    throw UsageError("{} must be a number from 0 to 65535, or auto: {}", flag, text);
-  }
-  if (port == 0) return std::nullopt;
-  return port;
-}
-
-template <typename Parse>
-auto from_config_file(const char* flag, const std::string& path, const Parse& parse) {
-  try {
-    return parse(read_file(path, kMostConfigBytes));
-  } catch (Error& error) {
-    error.add_context(fmt::format("{} {}", flag, path));
-    throw;
-  }
-}
 
 // "census" for census, census/ and census/1; a training's, too, whatever its exporter is called.
 std::string name_of_folder(const Path& folder) {
@@ -301,18 +222,6 @@ Ports ports_of(const ServeFlags& flags) {
   return ports;
 }
 
-serving::Access access_of(const ServeFlags& flags) {
-  serving::Access access;
-  if (!flags.tokens_file.empty()) access = serving::Access::from_file(flags.tokens_file);
-  if (access.has_short_token()) {
-    log::warning(
-        "--tokens-file {} has a token that can be guessed: give each {} characters or more",
-        flags.tokens_file, serving::Access::kSafeTokenCharacters);
-  }
-  if (flags.allow_remote_admin) access.allow_remote_admin();
-  return access;
-}
-
 std::vector<std::pair<std::string, std::string>> channel_arguments(const std::string& list) {
   std::vector<std::pair<std::string, std::string>> arguments;
   if (list.empty()) return arguments;
@@ -362,6 +271,7 @@ class Serving {
 
   void run() {
     SignalPipe signals;
+    if (flags_.node_number >= 0) say_ports();
     std::string config = config_text();
     const double seconds = flags_.models_dir.empty() ? flags_.model_config_file_poll_wait_seconds
                                                      : flags_.file_system_poll_wait_seconds;
@@ -442,7 +352,15 @@ class Serving {
         [this](serving::HttpRequest& request, const std::shared_ptr<serving::HttpReply>& reply) {
           return api_->start(request, reply);
         });
+    // The front says where the service is, not each of its nodes.
+    if (flags_.node_number >= 0) return;
     log::info("Exporting HTTP/REST API at:{}:{} ...", shown_address(), http_->port());
+  }
+
+  // To the front that has started this node.
+  void say_ports() const {
+    fmt::print("ports rest={} grpc={}\n", http_ ? http_->port() : 0, grpc_ ? grpc_->port() : 0);
+    std::fflush(stdout);
   }
 
   std::string shown_address() const { return flags_.address.empty() ? "0.0.0.0" : flags_.address; }
@@ -523,23 +441,8 @@ class Serving {
   std::optional<serving::HttpServer> http_{};
 };
 
-// Connections are descriptors, and shells start programs with few.
-void allow_descriptors(std::size_t connections) {
-  constexpr rlim_t kMost = 1 << 20;
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = std::min(limit.rlim_max, kMost);
-  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  if (limit.rlim_cur < connections) {
-    log::warning(
-        "the hard limit of open files (ulimit -Hn) is {}: fewer than the {} connections "
-        "of --rest-api-max-connections fit",
-        limit.rlim_cur, connections);
-  }
-}
-
 void run_serve(const ServeFlags& flags) {
-  log::set_task("serve");
+  log::set_task(flags.node_number < 0 ? "serve" : fmt::format("serve:{}", flags.node_number));
   for (const std::string& name : flags.ignored) {
     log::warning("--{} has no effect here: it is a setting of TensorFlow's own", name);
   }

@@ -132,12 +132,30 @@ void add_batch_flags(CLI::App& command, ServeFlags& flags) {
       ->check(CLI::Range(0, 1024));
 }
 
+void add_node_flags(CLI::App& command, ServeFlags& flags) {
+  add(command, "nodes", flags.nodes,
+      "Processes that answer behind this one, which takes the requests, watches and replaces them "
+      "(0: this process answers itself)")
+      ->check(CLI::Range(0, 256));
+  add(command, "node_probe_timeout_secs", flags.node_probe_timeout_secs,
+      "A node that does not answer for so long gets no requests (1)")
+      ->check(CLI::PositiveNumber);
+  add(command, "node_hang_timeout_secs", flags.node_hang_timeout_secs,
+      "A node that does not answer for so long is killed and replaced (3)")
+      ->check(CLI::PositiveNumber);
+  add(command, "node_start_timeout_secs", flags.node_start_timeout_secs,
+      "From the start of a node to its first answer (600)")
+      ->check(CLI::PositiveNumber);
+  add(command, "node_number", flags.node_number, "")->group("");
+}
+
 }  // namespace
 
 void add_serve_flags(CLI::App& command, ServeFlags& flags) {
   add_model_flags(command, flags);
   add_port_flags(command, flags);
   add_batch_flags(command, flags);
+  add_node_flags(command, flags);
   add(command, "monitoring_config_file", flags.monitoring_config_file,
       "MonitoringConfig in protobuf's text format: where TensorFlow Serving's metrics are");
   add(command, "ssl_config_file", flags.ssl_config_file,

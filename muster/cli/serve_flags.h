@@ -73,6 +73,14 @@ struct ServeFlags {
   /// Limit for all requests together; nothing for half of the memory that this process may use.
   std::optional<std::int64_t> max_server_live_bytes{};
 
+  /// Processes that answer behind this one; 0: this process answers itself.
+  std::size_t nodes = 0;
+  double node_probe_timeout_secs = 1;
+  double node_hang_timeout_secs = 3;
+  double node_start_timeout_secs = 600;
+  /// Number of the node that this process is, for a front that has started it; negative: none.
+  int node_number = -1;
+
   /// Flags of TensorFlow Serving that were given and have no meaning here.
   std::vector<std::string> ignored{};
 };

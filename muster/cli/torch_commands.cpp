@@ -8,6 +8,7 @@
 #include "muster/cli/predict_flags.h"
 #include "muster/cli/remote_predict.h"
 #include "muster/cli/serve_flags.h"
+#include "muster/cli/serve_nodes.h"
 #include "muster/cli/torch_program.h"
 
 namespace muster::cli {
@@ -33,7 +34,10 @@ void add_local_predict(CLI::App& command) {
 void add_serve(CLI::App& command) {
   const auto flags = std::make_shared<ServeFlags>();
   add_serve_flags(command, *flags);
-  command.callback([flags] { continue_in_torch_program("serve"); });
+  command.callback([flags] {
+    if (flags->nodes > 0) return serve_with_nodes(*flags);
+    continue_in_torch_program("serve");
+  });
 }
 
 void add_model_run(CLI::App& command) {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "muster/base/error.h"
-#include "muster/orchestration/process/warm_fork.h"
 
 namespace muster::cli {
 
@@ -16,7 +15,12 @@ void WorkerProgram::load() {
 }
 
 WorkerProgram::Worker WorkerProgram::start(const std::vector<std::string>& arguments, int out) {
-  const process::ForkOptions how{.arguments = arguments, .out = out, .end_signal = SIGTERM};
+  return start({.arguments = arguments, .out = out});
+}
+
+WorkerProgram::Worker WorkerProgram::start(const process::ForkOptions& options) {
+  process::ForkOptions how = options;
+  how.end_signal = SIGTERM;
   try {
     return {process::start_fork(*program_, how), program_};
   } catch (const Unavailable&) {

@@ -10,6 +10,7 @@
 #include "muster/base/file_system.h"
 #include "muster/base/warm_program.h"
 #include "muster/orchestration/process/task_process.h"
+#include "muster/orchestration/process/warm_fork.h"
 
 namespace muster::cli {
 
@@ -30,6 +31,8 @@ class WorkerProgram {
   /// A fork with this environment, no standard input, and both outputs going to `out`. A program
   /// that has been killed is loaded again. Throws Unavailable, naming it, when it does not load.
   Worker start(const std::vector<std::string>& arguments, int out);
+  /// The same with an environment and streams of its own.
+  Worker start(const process::ForkOptions& options);
 
   /// Nothing while it runs. A worker whose program has been killed counts as killed with it: it was
   /// sent SIGTERM, and how it ended is not known.

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <utility>
+
 namespace muster::process {
 
 /// A file descriptor that is closed with it, or before.
@@ -13,6 +15,8 @@ class Descriptor {
   Descriptor& operator=(const Descriptor&) = delete;
 
   int get() const { return number_; }
+  /// The caller closes it.
+  int release() { return std::exchange(number_, -1); }
   void close() {
     if (number_ >= 0) ::close(number_);
     number_ = -1;

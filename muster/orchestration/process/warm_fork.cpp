@@ -13,7 +13,7 @@ pid_t start_fork(WarmProgram& program, const ForkOptions& options) {
                         .working_directory = std::filesystem::current_path(),
                         .in = nothing.get(),
                         .out = options.out,
-                        .err = options.out,
+                        .err = options.err.value_or(options.out),
                         .end_signal = options.end_signal});
 }
 

@@ -15,8 +15,9 @@ struct ForkOptions {
   std::vector<std::string> arguments{};
   /// NAME=value, over the environment of this process.
   std::vector<std::string> environment{};
-  /// Gets its standard output and error.
+  /// Gets its standard output, and its standard error where that has no place of its own.
   int out = 1;
+  std::optional<int> err{};
   /// Sent to it when the warm program ends; 0: none.
   int end_signal = 0;
 };

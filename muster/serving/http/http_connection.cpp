@@ -20,6 +20,7 @@
 #include "muster/serving/http/http_connection_internal.h"
 #include "muster/serving/http/http_exchange_internal.h"
 #include "muster/serving/http/http_request_reader_internal.h"
+#include "muster/serving/http/remote_header.h"
 
 namespace muster::serving {
 namespace {
@@ -304,7 +305,7 @@ class HttpConnection final : public ClientConnection, public HttpReply {
 
   void answer() {
     HttpRequest taken = reader_.take(exchange_);
-    taken.is_from_this_host = from_this_host_;
+    taken.is_from_this_host = from_this_host_ && taken.header(kRemoteHeader).empty();
     // The time of the model is not the client's to keep.
     expire_never();
     if (shared_->start && shared_->start(taken, self())) return;

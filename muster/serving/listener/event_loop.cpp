@@ -94,6 +94,7 @@ EventLoop::~EventLoop() {
 }
 
 asio::io_context& EventLoop::io() { return impl_->next(); }
+asio::io_context& EventLoop::io_of(std::size_t thread) { return impl_->threads.at(thread)->io; }
 std::size_t EventLoop::threads() const { return impl_->threads.size(); }
 
 std::optional<std::size_t> EventLoop::this_thread() const {

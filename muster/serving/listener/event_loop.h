@@ -34,6 +34,8 @@ class EventLoop {
   /// For a socket, which must be gone before the loop is: that of the thread whose turn it is.
   boost::asio::io_context& io();
   std::size_t threads() const;
+  /// That of one of the threads, by its number.
+  boost::asio::io_context& io_of(std::size_t thread);
   /// Which of them is the calling one; nothing when it is none.
   std::optional<std::size_t> this_thread() const;
 

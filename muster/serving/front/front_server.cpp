@@ -1,0 +1,234 @@
+#include "muster/serving/front/front_server.h"
+
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/base/semaphore.h"
+#include "muster/serving/front/request_forwarder_internal.h"
+#include "muster/serving/listener/event_loop.h"
+
+namespace muster::serving {
+namespace {
+
+// How late what takes too long is noticed.
+constexpr std::chrono::milliseconds kSweepInterval{50};
+constexpr std::uint64_t kSeed = 41;
+
+HttpResponse text_answer(int status, std::string body) {
+  return {.status = status, .content_type = "text/plain; charset=utf-8", .body = std::move(body)};
+}
+
+FrontServer::Reply reply_of(const NodeAnswer& answer) {
+  if (!answer.response) return {.failure = answer.failure};
+  return {.status = answer.response->status, .body = answer.response->body};
+}
+
+// It would change one node, and the others would not know.
+bool changes_one_node(const HttpRequest& request) {
+  const std::string_view path =
+      std::string_view(request.target).substr(0, request.target.find('?'));
+  return request.method == "POST" && path.starts_with("/v2/repository/") &&
+         (path.ends_with("/load") || path.ends_with("/unload"));
+}
+
+}  // namespace
+
+struct FrontServer::Impl {
+  explicit Impl(FrontOptions given)
+      : options(std::move(given)),
+        state(std::make_shared<ForwardingState>(kSeed)),
+        loop(std::make_shared<EventLoop>(options.http.io_threads)) {
+    state->most_waiting = options.most_waiting;
+    for (std::size_t i = 0; i < loop->threads(); ++i) {
+      forwarders.push_back(std::make_shared<RequestForwarder>(loop->io_of(i), state));
+    }
+    sweeper.emplace(*loop, [this] { sweep(); });
+    sweeper->set(EventLoop::Clock::now() + kSweepInterval);
+  }
+
+  void sweep() {
+    for (const auto& forwarder : forwarders) {
+      if (forwarder->is_busy()) forwarder->wake();
+    }
+    const std::lock_guard lock(timer_mutex);
+    if (!is_ending) sweeper->set(EventLoop::Clock::now() + kSweepInterval);
+  }
+
+  void wake_all() {
+    for (const auto& forwarder : forwarders) forwarder->wake();
+  }
+
+  RequestForwarder& forwarder_here() {
+    const auto here = loop->this_thread();
+    return *forwarders[here ? *here : turn++ % forwarders.size()];
+  }
+
+  // Begins to answer, in a thread of the loop; false for what has to wait for several nodes.
+  bool start(HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
+    const std::string_view path =
+        std::string_view(request.target).substr(0, request.target.find('?'));
+    if (path == "/metrics" || (!options.prometheus_path.empty() && path == options.prometheus_path))
+      return request.method != "GET" && forward(request, reply);
+    if (path == "/healthz" || path == "/livez") {
+      reply->reply(text_answer(200, "ok\n"));
+    } else if (path == "/readyz") {
+      reply->reply(readiness());
+    } else if (changes_one_node(request)) {
+      reply->reply(error_answer_of(
+          ErrorCode::kUnimplemented,
+          "this server has several nodes, which load and unload models by their folders: start it "
+          "with --models-dir or --model-config-file, and change that"));
+    } else {
+      return forward(request, reply);
+    }
+    return true;
+  }
+
+  bool forward(HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
+    const bool is_safe = is_safe_to_repeat(request);
+    const auto deadline = options.timeout.count() > 0
+                              ? Deadline::at(request.received + options.timeout)
+                              : Deadline::never();
+    auto shared = std::make_shared<const HttpRequest>(std::move(request));
+    forwarder_here().start(
+        {.request = std::move(shared), .reply = reply, .deadline = deadline, .is_safe = is_safe});
+    return true;
+  }
+
+  HttpResponse readiness() {
+    if (!is_draining && state->nodes.size() > 0) return text_answer(200, "ok\n");
+    HttpResponse answer =
+        text_answer(503, is_draining ? "the server is stopping\n" : state->reason() + "\n");
+    answer.headers.emplace_back("Retry-After", "1");
+    return answer;
+  }
+
+  // In a thread that may wait.
+  HttpResponse metrics(const HttpRequest& request) {
+    try {
+      options.access.check(Role::kPredict, request.header("Authorization"),
+                           request.is_from_this_host);
+      const std::string path = request.target.substr(0, request.target.find('?'));
+      HttpResponse answer = text_answer(200, path == "/metrics" ? state->counts.page() : "");
+      answer.content_type = "text/plain; version=0.0.4; charset=utf-8";
+      if (options.metrics) answer.body += options.metrics(path);
+      return answer;
+    } catch (...) {
+      const Description failure = describe(std::current_exception());
+      return error_answer_of(failure.code, failure.message);
+    }
+  }
+
+  FrontOptions options;
+  const std::shared_ptr<ForwardingState> state;
+  std::shared_ptr<EventLoop> loop;
+  std::vector<std::shared_ptr<RequestForwarder>> forwarders{};
+  std::atomic<std::size_t> turn{0};
+  std::atomic<bool> is_draining{false};
+  std::mutex timer_mutex{};
+  bool is_ending = false;
+  std::optional<EventLoop::Timer> sweeper{};
+  std::optional<HttpServer> http{};
+};
+
+FrontServer::FrontServer(FrontOptions options) : impl_(new Impl(std::move(options))) {}
+
+FrontServer::~FrontServer() {
+  impl_->state->is_closed = true;
+  Semaphore closed(0);
+  for (std::size_t i = 0; i < impl_->forwarders.size(); ++i) {
+    run_in(impl_->loop->io_of(i), [&closed, forwarder = impl_->forwarders[i]] {
+      forwarder->close();
+      closed.release();
+    });
+  }
+  for (std::size_t i = 0; i < impl_->forwarders.size(); ++i) closed.acquire();
+  impl_->http.reset();
+  {
+    const std::lock_guard lock(impl_->timer_mutex);
+    impl_->is_ending = true;
+  }
+  impl_->sweeper.reset();
+  // Its threads end, and with them whatever calls the rest.
+  impl_->loop.reset();
+}
+
+void FrontServer::open() {
+  HttpServerOptions http = impl_->options.http;
+  http.loop = impl_->loop;
+  impl_->http.emplace(
+      std::move(http),
+      [impl = impl_.get()](const HttpRequest& request) { return impl->metrics(request); },
+      [](const HttpRequest&) { return std::optional<std::string>(); },
+      [impl = impl_.get()](HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
+        return impl->start(request, reply);
+      });
+}
+
+std::uint16_t FrontServer::port() const { return impl_->http->port(); }
+
+void FrontServer::set_certificates(const TlsOptions& options) {
+  impl_->http->set_certificates(options);
+}
+
+void FrontServer::add(const std::shared_ptr<Node>& node) {
+  node->strikes = 0;
+  node->is_abandoned = false;
+  impl_->state->nodes.add(node);
+  impl_->wake_all();
+}
+
+void FrontServer::remove(const Node& node) { impl_->state->nodes.remove(node); }
+
+void FrontServer::abandon(Node& node) {
+  impl_->state->nodes.remove(node);
+  node.is_abandoned = true;
+  impl_->wake_all();
+}
+
+void FrontServer::set_reason(std::string reason) { impl_->state->set_reason(std::move(reason)); }
+
+void FrontServer::get(const std::shared_ptr<Node>& node, const std::string& path,
+                      const Deadline& deadline, OnReply on_reply) {
+  auto request = std::make_shared<HttpRequest>();
+  request->method = "GET";
+  request->target = path;
+  request->is_from_this_host = true;
+  impl_->forwarder_here().ask(
+      node, request, deadline,
+      [on_reply = std::move(on_reply)](const NodeAnswer& answer) { on_reply(reply_of(answer)); });
+}
+
+void FrontServer::probe(const std::shared_ptr<Node>& node, const Deadline& deadline,
+                        OnReply on_reply) {
+  const auto sample = impl_->state->sample.get();
+  if (!sample) return get(node, "/readyz", deadline, std::move(on_reply));
+  impl_->forwarder_here().ask(
+      node, sample, deadline,
+      [state = impl_->state, on_reply = std::move(on_reply)](const NodeAnswer& answer) {
+        // Not a request for this node any more: its model is gone, or its token.
+        if (answer.response && answer.response->status != 200) state->sample.forget();
+        on_reply(reply_of(answer));
+      });
+}
+
+FrontCounts& FrontServer::counts() { return impl_->state->counts; }
+std::size_t FrontServer::waiting() const { return impl_->state->waiting; }
+
+void FrontServer::begin_drain() {
+  impl_->is_draining = true;
+  if (impl_->http) impl_->http->begin_drain();
+}
+
+bool FrontServer::drain(const Deadline& deadline) {
+  begin_drain();
+  return !impl_->http || impl_->http->drain(deadline);
+}
+
+}  // namespace muster::serving
