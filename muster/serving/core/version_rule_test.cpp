@@ -74,17 +74,17 @@ TEST(VersionRule, WithoutWeightsTheDefaultAnswersAndElseTheNewest) {
 
 TEST(VersionRule, SharesAreWithinHalfAPointOver100000Keys) {
   const Counts ten = counts_by_key(rule_model({{"stable", 90}, {"canary", 10}}));
-  EXPECT_NEAR(ten.at(2), kRequests / 10, kHalfPoint);
-  EXPECT_NEAR(ten.at(1), kRequests * 9 / 10, kHalfPoint);
+  EXPECT_NEAR(ten.at(2), 0.1 * kRequests, kHalfPoint);
+  EXPECT_NEAR(ten.at(1), 0.9 * kRequests, kHalfPoint);
   const Counts three = counts_by_key(rule_model({{"1", 1}, {"2", 0.5}, {"3", 0.5}}));
-  EXPECT_NEAR(three.at(1), kRequests / 2, kHalfPoint);
-  EXPECT_NEAR(three.at(2), kRequests / 4, kHalfPoint);
-  EXPECT_NEAR(three.at(3), kRequests / 4, kHalfPoint);
+  EXPECT_NEAR(three.at(1), 0.5 * kRequests, kHalfPoint);
+  EXPECT_NEAR(three.at(2), 0.25 * kRequests, kHalfPoint);
+  EXPECT_NEAR(three.at(3), 0.25 * kRequests, kHalfPoint);
 }
 
 TEST(VersionRule, SharesAreWithinHalfAPointOver100000RequestsWithoutAKey) {
   const Counts counts = counts_by_draw(rule_model({{"stable", 90}, {"canary", 10}}));
-  EXPECT_NEAR(counts.at(2), kRequests / 10, kHalfPoint);
+  EXPECT_NEAR(counts.at(2), 0.1 * kRequests, kHalfPoint);
 }
 
 TEST(VersionRule, AKeyAlwaysGetsTheSameVersion) {
