@@ -66,11 +66,11 @@ def versions_of(packages):
     return versions
 
 
-def linked_packages(files):
-    """The package of every library that these programs and libraries name."""
+def linked_packages(files, root):
+    """The package of every library that these programs and libraries name and that does not lie in the folder `root`."""
     found = {}
     for file in files:
-        where = loaded(file)
+        where = {name: path for name, path in loaded(file).items() if not os.path.realpath(path).startswith(f"{root}/")}
         found.update({where[name]: name for name in needed(file) if name in where})
     packages = packages_of(found)
     unknown = sorted(set(found) - set(packages))

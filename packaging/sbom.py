@@ -90,31 +90,31 @@ def debian_entry(package, version, architecture):
 
 
 def related_packages(root, arguments):
-    """Debian packages and what ours has to do with them: a pair each of package and kind."""
-    foreign = [path for path in sorted((root / arguments.libraries).iterdir())] if arguments.libraries else []
+    """The package of each library that was copied; Debian packages and what ours has to do with them, a pair each."""
     origins = {}
     if arguments.libraries:
-        origins = json.loads(pathlib.Path(arguments.origins).read_text())
-        unknown = [path.name for path in foreign if path.name not in origins]
+        packages = json.loads(arguments.origins.read_text())
+        origins = {path: packages.get(path.name) for path in sorted((root / arguments.libraries).iterdir())}
+        unknown = [path.name for path, package in origins.items() if not package]
         if unknown:
             raise SystemExit(f"{arguments.origins} does not say where {', '.join(unknown)} came from")
     programs = [path for path in sorted(root.rglob("*"))
-                if path not in foreign and path.is_file() and not path.is_symlink() and os.access(path, os.X_OK) and is_linked(path)]
-    programs += [path for path in sorted(root.rglob("*.so")) if path not in programs and path not in foreign and is_linked(path)]
+                if path not in origins and path.is_file() and not path.is_symlink() and os.access(path, os.X_OK) and is_linked(path)]
+    programs += [path for path in sorted(root.rglob("*.so")) if path not in programs and path not in origins and is_linked(path)]
     related = {(package, "CONTAINS") for package in origins.values()}
-    related |= {(package, "DYNAMIC_LINK") for package in linked_packages(programs)}
+    related |= {(package, "DYNAMIC_LINK") for package in linked_packages(programs, root.resolve())}
     # The first of alternatives.
     related |= {(re.split(r"[ (|:]", one.strip())[0], "DEPENDS_ON") for one in arguments.depends.split(",") if one.strip()}
     if arguments.compiled_with:
         related |= {(package, "BUILD_DEPENDENCY_OF") for package in arguments.compiled_with.read_text().split()}
     own = {"muster", "libmuster-dev"}
-    return foreign, sorted(one for one in related if one[0] not in own)
+    return origins, sorted(one for one in related if one[0] not in own)
 
 
 def make(root, arguments):
     output = root / arguments.output
-    foreign, related = related_packages(root, arguments)
-    files = file_entries(root, output, set(foreign))
+    origins, related = related_packages(root, arguments)
+    files = file_entries(root, output, origins)
     versions = versions_of({package for package, _ in related})
     created = datetime.datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), datetime.timezone.utc)
     package = {
@@ -126,7 +126,7 @@ def make(root, arguments):
         "filesAnalyzed": True,
         "packageVerificationCode": {
             "packageVerificationCodeValue": verification_code(files),
-            "packageVerificationCodeExcludedFiles": ["./" + arguments.output],
+            "packageVerificationCodeExcludedFiles": sorted("./" + name for name in [arguments.output, *arguments.excluded]),
         },
         "licenseConcluded": LICENSE,
         "licenseDeclared": LICENSE,
@@ -138,6 +138,9 @@ def make(root, arguments):
     debian = {name: debian_entry(name, *versions[name]) for name in sorted(versions)}
     relationships = [("SPDXRef-DOCUMENT", "DESCRIBES", "SPDXRef-Package")]
     relationships += [("SPDXRef-Package", "CONTAINS", entry["SPDXID"]) for entry in files]
+    places = {entry["fileName"]: entry["SPDXID"] for entry in files}
+    relationships += [(debian[origin]["SPDXID"], "CONTAINS", places["./" + path.relative_to(root).as_posix()])
+                      for path, origin in origins.items()]
     for name, kind in related:
         pair = ("SPDXRef-Package", debian[name]["SPDXID"])
         relationships.append((pair[1], kind, pair[0]) if kind == "BUILD_DEPENDENCY_OF" else (pair[0], kind, pair[1]))
@@ -169,10 +172,11 @@ def main():
     parser.add_argument("--name")
     parser.add_argument("--version")
     parser.add_argument("--output")
+    parser.add_argument("--excluded", action="append", default=[], help="a file that will name this one, and is not here")
     parser.add_argument("--depends", default="")
     parser.add_argument("--compiled-with", type=pathlib.Path)
     parser.add_argument("--libraries")
-    parser.add_argument("--origins", help="JSON: the Debian package of each library of --libraries")
+    parser.add_argument("--origins", type=pathlib.Path, help="JSON: the Debian package of each library of --libraries")
     arguments = parser.parse_args()
     if arguments.compiled_in:
         print("\n".join(sorted(set(packages_of(headers_of(arguments.compiled_in)).values()))))
