@@ -35,7 +35,7 @@ bool is_folder(const Path& path) {
   return status && status->is_directory;
 }
 
-/// What lies below the folder of a class.
+/// Files below the folder of a class.
 struct Found {
   std::vector<Path> images{};
   std::size_t others = 0;

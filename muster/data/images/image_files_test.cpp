@@ -106,6 +106,7 @@ TEST(ImageList, NamesFileLineAndFieldOfWhatIsWrong) {
 
 TEST(ImageFilesDataset, HasRandomAccess) {
   std::vector<ImageFile> files;
+  files.reserve(20);
   for (std::int64_t i = 0; i < 20; ++i) files.push_back({std::to_string(i), i});
   const auto shuffled = image_files({.files = files}).global_shuffle(3);
   std::vector<std::int64_t> labels;

@@ -10,6 +10,7 @@
 #include "muster/data/dataset/dataset.h"
 #include "muster/data/images/random_crop.h"
 #include "muster/data/images/test_images_internal.h"
+#include "muster/data/records/example_builder.h"
 #include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
 
@@ -95,6 +96,44 @@ TEST_F(ImagePipeline, NamesADamagedFileAndGoesOnWithTheNext) {
       testing::message_of([&] { pass->next(); }),
       AllOf(HasSubstr("2.picture: the JPEG is damaged near offset"), HasSubstr("of 400 bytes")));
   EXPECT_EQ(pass->next()->label, 3);
+}
+
+Record record_of(const std::string& bytes) { return {.bytes = bytes, .owner = nullptr}; }
+
+TEST_F(ImagePipeline, GivesOfRecordsWhatItGivesOfFiles) {
+  std::vector<std::string> examples;
+  examples.reserve(files_.size());
+  for (const ImageFile& file : files_) {
+    std::string example;
+    ExampleBuilder()
+        .add_bytes("image", testing::read_bytes(file.path))
+        .add_int("label", file.label)
+        .add_bytes("file", file.path.string())
+        .serialize_to(example);
+    examples.push_back(std::move(example));
+  }
+  const RandomResizedCrop crop{.height = 16, .width = 16};
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    Random random(i);
+    Random same(i);
+    const LabelledImage one = load_image(record_of(examples[i]), crop, random);
+    const LabelledImage other = load_image(files_[i], crop, same);
+    EXPECT_EQ(one.image, other.image);
+    EXPECT_EQ(one.label, other.label);
+  }
+  const CenterCrop center{.height = 8, .width = 8, .resize = 8};
+  EXPECT_EQ(load_image(record_of(examples[4]), center).image, load_image(files_[4], center).image);
+  std::string other;
+  ExampleBuilder().add_int("label", 3).serialize_to(other);
+  EXPECT_THROW(load_image(record_of(other), center), DataLoss);
+  std::string torn;
+  ExampleBuilder()
+      .add_bytes("image", testing::read_bytes(files_[2].path).substr(0, 300))
+      .add_int("label", 0)
+      .add_bytes("file", "torn.jpg")
+      .serialize_to(torn);
+  EXPECT_THAT(testing::message_of([&] { load_image(record_of(torn), center); }),
+              HasSubstr("torn.jpg: the JPEG is damaged near offset"));
 }
 
 }  // namespace

@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "muster/base/error.h"
+#include "muster/data/records/example_parser.h"
 
 namespace muster {
 namespace {
@@ -71,6 +73,29 @@ ImageBox middle_of(std::int64_t height, std::int64_t width, const RandomResizedC
   box.top = std::floor((high - box.height) / 2);
   box.left = std::floor((wide - box.width) / 2);
   return box;
+}
+
+/// A file in a record.
+struct RecordedImage {
+  std::string_view bytes{};
+  std::string name{};
+  std::int64_t label = 0;
+};
+
+RecordedImage read_recorded(const Record& record) {
+  static const ExampleParser parser({"image", "label", "file"});
+  const ExampleView view = parser.parse(record.bytes);
+  RecordedImage image{.bytes = view[0].first_bytes()};
+  if (image.bytes.empty() || view[1].kind() != FeatureKind::kInt64) {
+    throw DataLoss(
+        "a record has no bytes in 'image' or no integer in 'label': it is not one of `muster "
+        "records "
+        "write images`");
+  }
+  image.label = view[1].first_int64();
+  image.name = view[2].first_bytes();
+  if (image.name.empty()) image.name = "image of a record";
+  return image;
 }
 
 }  // namespace
@@ -142,6 +167,18 @@ LabelledImage load_image(const ImageFile& file, const CenterCrop& options) {
   const std::string bytes = read_image_file(file.path);
   const std::string name = file.path.string();
   ImageDecoder decoder(bytes, name, options.decode);
+  return {center_crop(decoder, options), file.label};
+}
+
+LabelledImage load_image(const Record& record, const RandomResizedCrop& options, Random& random) {
+  const RecordedImage file = read_recorded(record);
+  ImageDecoder decoder(file.bytes, file.name, options.decode);
+  return {random_resized_crop(decoder, options, random), file.label};
+}
+
+LabelledImage load_image(const Record& record, const CenterCrop& options) {
+  const RecordedImage file = read_recorded(record);
+  ImageDecoder decoder(file.bytes, file.name, options.decode);
   return {center_crop(decoder, options), file.label};
 }
 

@@ -6,6 +6,7 @@
 #include "muster/data/images/image.h"
 #include "muster/data/images/image_decoder.h"
 #include "muster/data/images/image_files.h"
+#include "muster/data/records/record.h"
 
 namespace muster {
 
@@ -54,6 +55,11 @@ Image center_crop(ImageDecoder& decoder, const CenterCrop& options);
 /// The same of a file: functions for Dataset::map(). Errors name the file.
 LabelledImage load_image(const ImageFile& file, const RandomResizedCrop& options, Random& random);
 LabelledImage load_image(const ImageFile& file, const CenterCrop& options);
+
+/// The same of a record of `muster records write images`, a tf.Example with the file's bytes in
+/// `image`, `label`, and the file's name in `file`, which errors have. Throws DataLoss for others.
+LabelledImage load_image(const Record& record, const RandomResizedCrop& options, Random& random);
+LabelledImage load_image(const Record& record, const CenterCrop& options);
 
 /// Exchanges left and right.
 void mirror(Image& image);

@@ -92,7 +92,7 @@ TEST(Resize, LeavesAPartOfItsOwnSizeAsItIs) {
   const Image image = testing::make_image(20, 30);
   const Image part = resize(image, {.top = 3, .left = 5, .height = 11, .width = 17}, 11, 17);
   for (std::int64_t y = 0; y < 11; ++y) {
-    for (std::int64_t x = 0; x < 17 * 3; ++x) {
+    for (std::int64_t x = 0; x < std::int64_t{17} * 3; ++x) {
       ASSERT_EQ(part.row(y)[x], image.row(y + 3)[x + 15]) << y << " " << x;
     }
   }
