@@ -64,7 +64,9 @@ struct Flags {
   std::uint64_t part_bytes = std::uint64_t{64} << 20;
   std::int64_t words = 50;
   int embedding = 4;
+  std::int64_t hidden = 64;
   std::string compile = "off";
+  std::string sharding = "off";
 };
 
 struct Example {
@@ -173,7 +175,7 @@ muster::Estimator make_estimator(const Flags& flags) {
       .dnn_columns = std::make_shared<const muster::ColumnSet>(
           muster::FeatureColumnList{muster::embedding_column(word, flags.embedding), a, b},
           ColumnUse::kInputLayer),
-      .hidden_units = {64, 32},
+      .hidden_units = {flags.hidden, 32},
       .dropout = 0.2,
       .batch_norm = true};
   auto config = muster::RunConfig::from_env().with_model_dir(flags.model_dir);
@@ -189,6 +191,7 @@ muster::Estimator make_estimator(const Flags& flags) {
     config.devices.logical_devices = true;
   }
   config.checkpoints.save_checkpoints_steps = flags.save_steps;
+  if (flags.sharding == "optimizer") config.sharding = muster::Sharding::kOptimizer;
   if (flags.tells_batch) config.cluster.terms["--batch"] = std::to_string(flags.batch);
   config.cluster.ps_log = flags.ps_log;
   config.log_step_count_steps = 10;
@@ -277,6 +280,8 @@ int muster::testing::run_cluster_job(int argc, char** argv) {
   set.add("--words", &flags.words, "Rows of its tables, of which examples use 50");
   set.add("--embedding", &flags.embedding, "Columns of the table that is embedded");
   set.add("--compile", &flags.compile, "Compile training steps").one_of({"off", "on"});
+  set.add("--hidden", &flags.hidden, "Units of the first layer of the deep part");
+  set.add("--sharding", &flags.sharding).one_of({"off", "optimizer"});
   set.add("--sync", &flags.sync, "False: ps apply every push as it comes");
   set.add("--max-staleness", &flags.max_staleness);
   set.add("--backup-replicas", &flags.backup_replicas);

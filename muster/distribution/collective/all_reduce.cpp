@@ -32,11 +32,12 @@ struct AllReduce::Addend {
 };
 
 AllReduce::AllReduce(Group& group, ExpectedTensors sizes, const SliceOptions& slices,
-                     std::string what)
+                     std::string what, PartOrder* order)
     : group_(group),
       sizes_(std::move(sizes)),
       slices_(slices),
       what_(std::move(what)),
+      order_(order),
       exchange_(exchange_of(group.plan().members, group.rank())),
       range_{0, whole_.defined() ? whole_.numel() : 0} {
   if (is_sliced()) receiving_ahead_.emplace(group_);
@@ -52,6 +53,11 @@ FlatRange AllReduce::piece_of(const FlatRange& range, std::int64_t number) const
   return {first, std::min(range.last, first + slices_.piece)};
 }
 
+void AllReduce::send_block(std::size_t to) {
+  group_.send(to, block_);
+  if (order_ != nullptr) group_.send(to, *order_);
+}
+
 // A task's gradients of that block's replicas. The order of messages is the same on both sides.
 std::optional<StepGradients> AllReduce::take_block(std::size_t from, const RankRange& block,
                                                    const StepGradients& own) {
@@ -65,6 +71,12 @@ std::optional<StepGradients> AllReduce::take_block(std::size_t from, const RankR
     throw DataLoss("{} sent gradients of the replicas [{}, {}), and [{}, {}) were due",
                    group_.task(from), message->replicas.first, message->replicas.last, due.first,
                    due.last);
+  }
+  if (order_ != nullptr) {
+    const auto order = group_.take_unless_stopped<PartOrder>(from, what_);
+    if (!order) return std::nullopt;
+    if (!order->id.empty()) order_->id = order->id;
+    order_->is_last |= order->is_last;
   }
   return message;
 }
@@ -187,7 +199,7 @@ void AllReduce::add_block(StepGradients other, bool is_left) {
 
 // For a task that takes part in no stage.
 bool AllReduce::be_summed_by(std::size_t neighbour) {
-  group_.send(neighbour, block_);
+  send_block(neighbour);
   if (is_sliced() && !reduce(neighbour, {}, range_, {}, /*is_last=*/false)) return false;
   auto all = take_block(neighbour, {0, group_.size()}, block_);
   if (!all) return false;
@@ -207,12 +219,12 @@ bool AllReduce::take_in(const Exchange::Stage& neighbour) {
 }
 
 bool AllReduce::give_back_to(std::size_t neighbour) {
-  group_.send(neighbour, block_);
+  send_block(neighbour);
   return !is_sliced() || block_.present == 0 || swap_sums(neighbour, {0, whole_.numel()}, {});
 }
 
 bool AllReduce::exchange(const Exchange::Stage& stage, bool is_last) {
-  group_.send(stage.partner, block_);
+  send_block(stage.partner);
   auto other = take_block(stage.partner, stage.others, block_);
   if (!other) return false;
   if (is_sliced()) {

@@ -48,8 +48,10 @@ struct SliceOptions {
 /// Additions are those of the tree over replicas, whichever task makes them.
 class AllReduce {
  public:
-  /// `sizes` are those of a message with all gradients. `what` says what is waited for.
-  AllReduce(Group& group, ExpectedTensors sizes, const SliceOptions& slices, std::string what);
+  /// `sizes` are those of a message with all gradients. `what` says what is waited for. `order`, of
+  /// a sharded run, becomes that of the task that has one, in all tasks; it outlives this.
+  AllReduce(Group& group, ExpectedTensors sizes, const SliceOptions& slices, std::string what,
+            PartOrder* order = nullptr);
 
   /// The sum of `own`, whose memory is added to, and the other tasks' gradients; `dense` has its
   /// dense gradients where they go in slices. Nothing when the run has ended, or this task is to
@@ -61,6 +63,7 @@ class AllReduce {
   struct Addend;
 
   bool is_sliced() const { return whole_.defined(); }
+  void send_block(std::size_t to);
   std::optional<StepGradients> take_block(std::size_t from, const RankRange& block,
                                           const StepGradients& own);
   bool be_summed_by(std::size_t neighbour);
@@ -91,6 +94,7 @@ class AllReduce {
   const SliceOptions slices_;
   const at::Tensor& whole_ = slices_.whole;
   const std::string what_;
+  PartOrder* const order_;
   const Exchange exchange_;
   /// This task's partial sum so far; of dense gradients in slices, the elements of range_.
   StepGradients block_{};

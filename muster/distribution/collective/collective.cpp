@@ -15,26 +15,36 @@ namespace {
 /// The tasks that train together: each comes to the state of the one that is furthest.
 class CollectiveMembership final : public ClusterMembership {
  public:
-  /// `on_generation` is called in every generation, when this task has the state of the run.
+  /// `on_end` is called when a generation is over, and `on_generation` in every generation, when
+  /// this task has the state of the run.
   CollectiveMembership(const RunConfig& config, const CollectiveOptions& options,
+                       std::function<void()> on_end,
                        std::function<void(Group& group)> on_generation)
       : ClusterMembership(config, options.peers),
         compresses_slices_(options.compresses_slices),
+        on_end_(std::move(on_end)),
         on_generation_(std::move(on_generation)) {}
 
   RunContract join(const RunContract& own) override;
   void synchronize() override;
 
  private:
+  void take_state(Group& group, const Source& source);
+
   const bool compresses_slices_;
+  const std::function<void()> on_end_;
   const std::function<void(Group& group)> on_generation_;
+  /// Whether there was a generation, in which steps may have been made.
+  bool has_begun_ = false;
 };
 
 class Collective final : public Strategy {
  public:
   Collective(const RunConfig& config, const CollectiveOptions& options)
       : config_(config),
-        membership_(config, options, [this](Group& group) { reduction_.begin_generation(group); }),
+        membership_(
+            config, options, [this] { reduction_.end_generation(); },
+            [this](Group& group) { reduction_.begin_generation(group); }),
         reduction_(options, membership_) {}
 
   std::string describe() const override;
@@ -50,8 +60,9 @@ class Collective final : public Strategy {
 };
 
 std::string Collective::describe() const {
-  return fmt::format("collective: {} tasks, each with a copy of the variables; chief {} at {}",
+  return fmt::format("collective: {} tasks, each with a copy of the variables{}; chief {} at {}",
                      config_.cluster.task.num_worker_replicas,
+                     config_.sharding == Sharding::kOff ? "" : " and a part of the slots",
                      membership_.tasks().chief().task.name(), membership_.tasks().chief().address);
 }
 
@@ -76,21 +87,29 @@ RunContract CollectiveMembership::join(const RunContract& own) {
   return tasks().join(terms);
 }
 
+// Where a task is lost with state that no other has, the chief's last checkpoint counts.
+void CollectiveMembership::take_state(Group& group, const Source& source) {
+  if (source.go_back && config().is_chief() && has_begun_) participant().roll_back_to_checkpoint();
+  has_begun_ = true;
+  if (const auto taken = spread_snapshot(group, source, participant().snapshot())) {
+    participant().restore_snapshot(*taken);
+  }
+  note_state();
+  on_generation_(group);
+}
+
 void CollectiveMembership::synchronize() {
+  on_end_();
   const RunSnapshot own = participant().snapshot();
   const Progress progress =
       has_state() ? Progress{own.step, own.skipped_batches} : Progress{.step = -1};
-  const auto take = [&](Group& group, const Source& source) {
-    if (const auto taken = spread_snapshot(group, source, own)) {
-      participant().restore_snapshot(*taken);
-    }
-    note_state();
-    on_generation_(group);
-    return true;
-  };
   // Where the run ended while this task was away, it takes part in no step.
   internal::synchronize(
-      tasks(), synchronize_deadline(config(), has_state()), [&] { return progress; }, take);
+      tasks(), synchronize_deadline(config(), has_state()), [&] { return progress; },
+      [this](Group& group, const Source& source) {
+        take_state(group, source);
+        return true;
+      });
   set_group(tasks().group());
 }
 

@@ -36,6 +36,7 @@ TreeSum<at::Tensor>::Parts take_dense(StepGradients& message) {
 
 void CollectiveReduction::begin_generation(Group& group) {
   sequence_ = 0;
+  if (is_sharded()) return begin_shard(group);
   if (why_not_on_device(primary()).empty()) link_devices(group);
 }
 
@@ -91,7 +92,7 @@ std::optional<PartialSums> CollectiveReduction::sum(std::int64_t step, PartialSu
        .tables = notes.tables,
        .buffers = notes.buffers},
       {.whole = whole, .piece = options_.slice_piece, .is_compressed = options_.compresses_slices},
-      fmt::format("the gradients of step {}", step + 1));
+      fmt::format("the gradients of step {}", step + 1), is_sharded() ? &order_ : nullptr);
   auto sum = reduce.sum(std::move(mine), std::move(dense));
   if (!sum) return std::nullopt;
   compare_batches(sum->batches);
@@ -112,6 +113,7 @@ std::optional<PartialSums> CollectiveReduction::sum(std::int64_t step, PartialSu
 // --------------------------------------------------------------------------------- on devices
 
 std::string CollectiveReduction::why_not_on_device(c10::Device device) const {
+  if (is_sharded()) return "slots are divided between tasks";
   if (options_.compresses_slices) return "gradients travel as bfloat16";
   if (device.is_cuda()) return nccl_obstacle();
   return options_.host_counts_as_device ? "" : "the CPU is no device of its own";
@@ -245,8 +247,12 @@ std::optional<StepResult> CollectiveReduction::step_on_device(
 std::optional<StepResult> CollectiveReduction::apply(std::int64_t step, PartialSums own) {
   StepNotes notes = notes_of(participant());
   auto total = sum(step, std::move(own), notes);
-  if (!total) return std::nullopt;
+  is_abandoned_ = !total;
+  if (!total || !follow_order(step)) return std::nullopt;
   StepResult result = participant().update(step, std::move(*total));
+  const bool is_updated = result.present > 0 && result.not_finite.empty() && !result.overflowed;
+  is_abandoned_ = is_updated && !gather(step);
+  if (is_abandoned_) return std::nullopt;
   result.positions = std::move(notes.positions);
   return result;
 }

@@ -422,6 +422,7 @@ void Coordinator::begin_generation() {
 
 // The one that is furthest; those who are behind get its state.
 Source Coordinator::source_among_trainers() const {
+  if (options_.goes_back) return {.generation = generation_, .rank = 0, .go_back = true};
   Source source{.generation = generation_};
   std::size_t rank = 0;
   for (const auto& [order, member] : members_) {

@@ -48,6 +48,9 @@ struct CoordinatorOptions {
   std::size_t least_trainers = 0;
   /// How many tasks hold variables. The run does not continue without one of them.
   std::size_t servers = 0;
+  /// Whether each task that trains has state that no other has: all go back to the chief's last
+  /// checkpoint in every generation.
+  bool goes_back = false;
   /// Name of the run in their logs; empty: they keep none.
   std::string log_run{};
   /// How long the first generation waits for all, and any generation for those that hold variables.

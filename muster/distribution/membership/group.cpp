@@ -51,7 +51,7 @@ void Group::changed() {
 
 void Group::wake() {
   const std::lock_guard lock(mutex_);
-  if (receives_from_ && awaits_since_ && stops(*awaits_since_)) {
+  if (receives_from_ && awaits_since_ && stops(*awaits_since_, options_.stop_grace)) {
     gave_up_ = true;
     peers_[*receives_from_].connection->close();
   }
@@ -256,7 +256,7 @@ std::optional<std::uint32_t> Group::await(std::size_t from, const std::string& w
     const std::lock_guard noting(mutex_);
     awaits_since_ = start;
   }
-  const auto lock = wait_for(from, what, [&] { return stops(start); });
+  const auto lock = wait_for(from, what, [&] { return stops(start, options_.stop_grace); });
   awaits_since_.reset();
   if (!peer.frames.empty()) return peer.frames.front().type;
   if (!broken_.empty() && !ended_ && !gave_up_) throw PeersChanged("{}", broken_);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "muster/base/wait.h"
+#include "muster/distribution/membership/stop_grace_internal.h"
 #include "muster/distribution/wire/message_table_internal.h"
 #include "muster/platform/net/connection.h"
 #include "muster/platform/net/waker.h"
@@ -30,6 +31,8 @@ struct GroupOptions {
   /// while no thread waits. The group's threads receive only for a ReceivingAhead and while a send
   /// waits.
   bool waiters_receive = false;
+  /// How long await() waits when this process is to stop.
+  std::chrono::milliseconds stop_grace = kStopGrace;
 };
 
 /// The tasks of one generation, each connected with some (linked_ranks()). It is used for that
@@ -83,7 +86,7 @@ class Group {
   }
   /// Waits until that task has sent a message, and says of which number it is; the message stays.
   /// Nothing when the run has ended, or when this process is to stop and the task has not sent one
-  /// for kStopGrace: it may be hung, though it lives. Throws PeersChanged.
+  /// for GroupOptions::stop_grace: it may be hung, though it lives. Throws PeersChanged.
   std::optional<std::uint32_t> await(std::size_t from, const std::string& what);
   /// take() after await(): nothing also when this task is to stop and the other may be hung.
   template <typename Message>

@@ -359,6 +359,7 @@ RunContract Membership::join(const RunContract& own) {
         .trainers = static_cast<std::size_t>(config_.cluster.task.num_worker_replicas),
         .least_trainers = least_trainers(config_.cluster),
         .servers = static_cast<std::size_t>(config_.cluster.task.num_ps_replicas),
+        .goes_back = config_.sharding != Sharding::kOff,
         .log_run = has_logs ? step_log_run(config_.model_dir) : "",
         .join_timeout = config_.cluster.join_timeout,
         .peer_timeout = config_.cluster.peer_timeout});
@@ -385,8 +386,15 @@ std::size_t Membership::rank_in(const GenerationPlan& plan) const {
   throw Internal("generation {} is without {}, which was told of it", plan.number, self_.task);
 }
 
+// Where each task has a part of a checkpoint, the last one is not whole without a task that is
+// slow.
+std::chrono::milliseconds Membership::stop_grace() const {
+  if (config_.sharding == Sharding::kOff) return kStopGrace;
+  return std::max<std::chrono::milliseconds>(kStopGrace, config_.cluster.peer_timeout);
+}
+
 GroupOptions Membership::group_options(const GenerationPlan& plan, std::size_t rank) const {
-  if (self_.tls != nullptr) return {};
+  if (self_.tls != nullptr) return {.stop_grace = stop_grace()};
   const auto host_of = [](const GenerationMember& member) {
     return member.address.substr(0, member.address.rfind(':'));
   };
@@ -395,7 +403,8 @@ GroupOptions Membership::group_options(const GenerationPlan& plan, std::size_t r
   return {// Whether those who wait have a processor to look for messages with.
           .looks = static_cast<std::size_t>(on_host) <= processors_of_host(),
           // Servers and their workers are sent to by several at once.
-          .waiters_receive = static_cast<std::size_t>(plan.trainers) == plan.members.size()};
+          .waiters_receive = static_cast<std::size_t>(plan.trainers) == plan.members.size(),
+          .stop_grace = stop_grace()};
 }
 
 void Membership::be_alone() {
@@ -572,9 +581,10 @@ int Membership::leave(bool early) {
     wait_for_peers(
         changed_, lock, Deadline::never(), [this] { return end_of_run(); },
         [&] {
-          return ended_ || goes_on() || !control_lost_.empty() || !failed_.empty() || stops(start);
+          return ended_ || goes_on() || !control_lost_.empty() || !failed_.empty() ||
+                 stops(start, stop_grace());
         });
-    gave_up = !ended_ && stops(start);
+    gave_up = !ended_ && stops(start, stop_grace());
     if (!ended_ && !gave_up) {
       throw PeersChanged("{} has not ended the run{}{}", chief_.task.name(),
                          control_lost_.empty() ? "" : ": ", control_lost_);

@@ -97,6 +97,7 @@ class Membership {
   Connections connect_group(const GenerationPlan& plan, std::size_t rank, const Deadline& deadline);
   std::unique_ptr<net::Connection> accepted_from(const std::string& task, std::int64_t generation,
                                                  const Deadline& deadline);
+  std::chrono::milliseconds stop_grace() const;
   GroupOptions group_options(const GenerationPlan& plan, std::size_t rank) const;
   void be_alone();
   std::size_t rank_in(const GenerationPlan& plan) const;

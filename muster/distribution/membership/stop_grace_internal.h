@@ -11,9 +11,9 @@ namespace muster::internal {
 inline constexpr std::chrono::seconds kStopGrace{2};
 
 /// Whether a wait that began then is to be given up because a signal has come.
-inline bool stops(std::chrono::steady_clock::time_point waiting_since) {
-  return StopSignals::received() != 0 &&
-         std::chrono::steady_clock::now() - waiting_since > kStopGrace;
+inline bool stops(std::chrono::steady_clock::time_point waiting_since,
+                  std::chrono::milliseconds grace = kStopGrace) {
+  return StopSignals::received() != 0 && std::chrono::steady_clock::now() - waiting_since > grace;
 }
 
 }  // namespace muster::internal

@@ -1,11 +1,8 @@
 #include "muster/distribution/parameter_server/parameter_shard_internal.h"
 
-#include <exception>
-
 #include "muster/base/file_system.h"
 #include "muster/base/log.h"
-#include "muster/data/checkpoint/bundle_writer.h"
-#include "muster/data/checkpoint/checkpoint_parts.h"
+#include "muster/distribution/membership/part_writing_internal.h"
 #include "muster/distribution/membership/snapshot_internal.h"
 #include "muster/distribution/parameter_server/ps_values_internal.h"
 #include "muster/train/engine/arithmetic.h"
@@ -131,30 +128,7 @@ void ParameterShard::write_part(std::size_t asked_by, const PartRequest& request
   part_writer.flush();
   const auto encoded = std::make_shared<EncodedTensors>(
       parts.tensors(number, updater, CheckpointLayouts(variables_of(*model))));
-  const auto write = [this, request, encoded](std::span<const TensorView> copies) {
-    PartWritten told{.id = request.id};
-    try {
-      const PartPlace place = CheckpointParts::place_of(config.model_dir, request.id, request.name,
-                                                        request.shard, request.num_shards);
-      BundleWriter writer(place.prefix, {.num_shards = place.num_shards, .shard = place.shard});
-      for (const TensorView& tensor : copies) writer.add(tensor);
-      told.index = writer.finish_part();
-    } catch (const NotFound& error) {
-      // The chief has removed the folder: it asks again in the next generation.
-      told.failure = error.what();
-      log::info("a part of {} is not wanted any more: {}", request.name, told.failure);
-    } catch (...) {
-      told.failure = describe(std::current_exception()).message;
-      log::error("could not write a part of a checkpoint, training goes on name={} error=\"{}\"",
-                 request.name, told.failure);
-    }
-    membership.tell_written(told);
-  };
-  try {
-    part_writer.begin(fmt::format("a part of {}", request.name), encoded->views, write);
-  } catch (const ResourceExhausted& error) {
-    membership.tell_written({.id = request.id, .failure = error.what()});
-  }
+  begin_part(part_writer, membership, config.model_dir, request, encoded);
 }
 
 }  // namespace muster::internal

@@ -276,6 +276,23 @@ struct SliceSum {
   static auto fields(auto& self) { return std::tie(self.values); }
 };
 
+/// With StepGradients where the run is sharded: all write their parts of a checkpoint, of the
+/// values that this step begins with.
+struct PartOrder {
+  /// CheckpointParts::id(); empty: none is written.
+  std::string id{};
+  /// No step follows, and this one is not made.
+  bool is_last = false;
+
+  static auto fields(auto& self) { return std::tie(self.id, self.is_last); }
+};
+/// A piece of the values that the sender has updated, or was given by those that have.
+struct ShardValues {
+  BodyBytes values{};
+
+  static auto fields(auto& self) { return std::tie(self.values); }
+};
+
 /// A task's push to a server that applies every push as it comes: the mean over its replicas that
 /// had a batch.
 struct AsyncPush {
@@ -485,12 +502,14 @@ using MessageTable = MessageList<
     // Both ways.
     MessageEntry<32, "heartbeat", Heartbeat>,
     // Between tasks that train, and from the chief to servers.
-    MessageEntry<48, "gradients", StepGradients>,       //
-    MessageEntry<49, "slice part", SlicePart>,          //
-    MessageEntry<50, "slice sum", SliceSum>,            //
-    MessageEntry<51, "snapshot", SnapshotHeader>,       //
-    MessageEntry<52, "snapshot piece", SnapshotPiece>,  //
-    MessageEntry<53, "device group", DeviceGroup>,
+    MessageEntry<48, "gradients", StepGradients>,            //
+    MessageEntry<49, "slice part", SlicePart>,               //
+    MessageEntry<50, "slice sum", SliceSum>,                 //
+    MessageEntry<51, "snapshot", SnapshotHeader>,            //
+    MessageEntry<52, "snapshot piece", SnapshotPiece>,       //
+    MessageEntry<53, "device group", DeviceGroup>,           //
+    MessageEntry<54, "part order", PartOrder, kUnreleased>,  //
+    MessageEntry<55, "shard values", ShardValues, kUnreleased>,
     // Between tasks that train and those that hold variables, and among those.
     MessageEntry<64, "push", AsyncPush>,              //
     MessageEntry<65, "norms", Norms>,                 //

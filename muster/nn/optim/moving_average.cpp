@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <span>
+#include <string>
 
 #include "muster/base/error.h"
 #include "muster/nn/optim/flat_kernels_internal.h"
@@ -18,16 +19,24 @@ std::span<const std::int64_t> rows_of(const RowGradient& gradient) {
   return {gradient.rows.data_ptr<std::int64_t>(), static_cast<std::size_t>(gradient.rows.numel())};
 }
 
+std::string name_of_average(const Variable& variable) {
+  return variable.spec.name + "/ExponentialMovingAverage";
+}
+
 }  // namespace
 
-MovingAverage::MovingAverage(const Variables& variables, const MovingAverageOptions& options)
-    : options_(options), flat_{variables.flat(), variables.flat().clone()} {
+MovingAverage::MovingAverage(const Variables& variables, const MovingAverageOptions& options,
+                             std::optional<FlatRange> held)
+    : options_(options), held_(held), values_(variables.flat()) {
   if (!(options.decay >= 0 && options.decay <= 1)) {
     throw InvalidArgument("a moving average's decay must be in [0, 1]: {}", options.decay);
   }
+  take_held(held.value_or(FlatRange{0, values_.numel()}));
   for (const Variable& variable : variables.all()) {
     at::Tensor average;
     if (variable.dense()) {
+      dense_.push_back(variable);
+      if (held_) continue;
       average = flat_.average.narrow(0, variable.offset, variable.value.numel())
                     .view(variable.value.sizes());
     } else if (variable.sparse()) {
@@ -39,8 +48,34 @@ MovingAverage::MovingAverage(const Variables& variables, const MovingAverageOpti
     } else {
       continue;
     }
-    tensors_.push_back({variable.spec.name + "/ExponentialMovingAverage", average});
+    tensors_.push_back({name_of_average(variable), average});
   }
+}
+
+void MovingAverage::take_held(const FlatRange& range) {
+  flat_ = {};
+  flat_.value = values_.narrow(0, range.first, range.last - range.first);
+  flat_.average = flat_.value.clone();
+}
+
+void MovingAverage::hold(const FlatRange& range) {
+  if (!held_) throw Internal("averages of all elements are to be of some");
+  held_ = range;
+  take_held(range);
+}
+
+std::vector<TensorPart> MovingAverage::parts() const {
+  std::vector<TensorPart> parts;
+  if (!held_) return parts;
+  parts.reserve(dense_.size());
+  for (const Variable& variable : dense_) {
+    const FlatRange held = elements_in(variable, *held_);
+    const std::int64_t begin =
+        held == FlatRange{} ? 0 : variable.offset + held.first - held_->first;
+    parts.push_back({name_of_average(variable), variable.spec.shape, held.first, held.last,
+                     flat_.average.narrow(0, begin, held.last - held.first)});
+  }
+  return parts;
 }
 
 float MovingAverage::rate_at(std::int64_t step) const {
@@ -105,6 +140,7 @@ void MovingAverage::update(std::int64_t step) {
 }
 
 void MovingAverage::swap() {
+  if (held_) throw Internal("averages of which others hold some take the variables' place");
   catch_up_all();
   internal::swap_values(flat_.value, flat_.average);
   for (const Table& table : tables_) internal::swap_values(table.pair.value, table.pair.average);

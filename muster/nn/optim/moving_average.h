@@ -2,9 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "muster/nn/optim/named_tensor.h"
+#include "muster/nn/optim/tensor_part.h"
 #include "muster/nn/optim/variables.h"
 
 namespace muster {
@@ -27,8 +29,14 @@ struct MovingAverageOptions {
 ///   average.update(gradients, step);
 class MovingAverage {
  public:
-  /// Throws InvalidArgument unless 0 <= decay <= 1.
-  MovingAverage(const Variables& variables, const MovingAverageOptions& options);
+  /// Throws InvalidArgument unless 0 <= decay <= 1. With `held`, there are averages of these
+  /// elements of the dense variables alone.
+  MovingAverage(const Variables& variables, const MovingAverageOptions& options,
+                std::optional<FlatRange> held = std::nullopt);
+
+  /// Where some elements are held: those are others from here on, whose averages begin with the
+  /// values that the variables have now.
+  void hold(const FlatRange& range);
 
   /// Before an update: the rows that it will touch make up for what they missed.
   void before_update(const Gradients& gradients);
@@ -38,11 +46,14 @@ class MovingAverage {
   /// The same after changes of unknown rows: moves every row of every table at once.
   void update(std::int64_t step);
 
-  /// Exchanges averages and variables; a second call brings them back.
+  /// Exchanges averages and variables; a second call brings them back. All are held.
   void swap();
 
-  /// As `<variable>/ExponentialMovingAverage`, up to date; values may be copied into them.
+  /// As `<variable>/ExponentialMovingAverage`, up to date; values may be copied into them. Where
+  /// some elements are held, averages of dense variables are in parts().
   std::vector<NamedTensor> tensors() const;
+  /// The held part of the average of every dense variable; none where all elements are held.
+  std::vector<TensorPart> parts() const;
 
  private:
   struct Pair {
@@ -55,13 +66,18 @@ class MovingAverage {
     /// By row: how many of rates_ it has seen. Empty on other devices, where whole tables move.
     mutable std::vector<std::uint32_t> seen{};
   };
+  void take_held(const FlatRange& range);
   float rate_at(std::int64_t step) const;
   /// Moves a row by those of rates_ that it has not seen.
   void catch_up(const Table& table, std::size_t row) const;
   void catch_up_all() const;
 
   MovingAverageOptions options_;
+  std::optional<FlatRange> held_;
+  /// All values, and of those that are held both.
+  at::Tensor values_;
   Pair flat_;
+  std::vector<Variable> dense_;
   std::vector<Table> tables_;
   /// Rates of the updates since all rows were up to date.
   mutable std::vector<float> rates_;

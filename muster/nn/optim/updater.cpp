@@ -33,7 +33,9 @@ constexpr std::size_t kMaxSlots = 3;
 struct Run {
   std::int64_t offset = 0;
   at::Tensor values{};
+  /// For the elements that are held.
   std::vector<at::Tensor> slots{};
+  FlatRange held{};
   std::vector<Variable> variables{};
 };
 
@@ -100,12 +102,15 @@ void launch(const internal::CudaUpdate& update, c10::Device device) {
 void update_run(const StepRule& any_rule, const Run& run, const at::Tensor& flat,
                 const FlatRange& range) {
   const std::int64_t size = run.values.numel();
-  const std::int64_t first = std::max<std::int64_t>(0, range.first - run.offset);
-  const std::int64_t last = std::min(size, range.last - run.offset);
+  const FlatRange& held = run.held;
+  const std::int64_t first = std::max(held.first, range.first - run.offset);
+  const std::int64_t last = std::min(held.last, range.last - run.offset);
   if (first >= last) return;
   if (const auto* custom = std::get_if<internal::CustomRule>(&any_rule)) {
-    const at::Tensor gradients = flat.narrow(0, run.offset, size);
-    return internal::custom_update(*custom, run.values, gradients, run.slots, {first, last});
+    const std::int64_t count = held.last - held.first;
+    return internal::custom_update(*custom, run.values.narrow(0, held.first, count),
+                                   flat.narrow(0, run.offset + held.first, count), run.slots,
+                                   {first - held.first, last - held.first});
   }
   const auto& rule = std::get<internal::UpdateRule>(any_rule);
   if (!run.values.is_cpu()) {
@@ -123,7 +128,7 @@ void update_run(const StepRule& any_rule, const Run& run, const at::Tensor& flat
   const float* gradients = flat.data_ptr<float>() + run.offset;
   kernels::parallel_for(first, last, internal::kGrainElements,
                         [&](std::int64_t begin, std::int64_t end) {
-                          const auto slots = pointers_of(run.slots, begin);
+                          const auto slots = pointers_of(run.slots, begin - held.first);
                           internal::update(rule, static_cast<std::size_t>(end - begin),
                                            values + begin, gradients + begin, slots);
                         });
@@ -159,6 +164,17 @@ std::vector<at::Tensor> make_slots(const Optimizer& optimizer, const at::Tensor&
     slots.push_back(torch::full_like(like, spec.initial));
   }
   return slots;
+}
+
+// Makes slots for the run's elements that are in `range`.
+void hold_in(Run& run, const FlatRange& range, const Optimizer& optimizer) {
+  const std::int64_t size = run.values.numel();
+  const std::int64_t first = std::clamp<std::int64_t>(range.first - run.offset, 0, size);
+  const std::int64_t last = std::clamp<std::int64_t>(range.last - run.offset, first, size);
+  run.held = {first, last};
+  // First what is held no longer goes.
+  run.slots.clear();
+  run.slots = make_slots(optimizer, run.values.narrow(0, first, last - first));
 }
 
 bool is_pattern(std::string_view prefix) { return prefix.find('*') != std::string_view::npos; }
@@ -269,21 +285,26 @@ struct Updater::Group {
     *powers[0].tensor.data_ptr<float>() = next.beta1;
     *powers[1].tensor.data_ptr<float>() = next.beta2;
   }
+  std::string slot_name(const Variable& variable, const std::string& slot) const {
+    return variable.spec.name + "/" + scopes.slots + slot;
+  }
   void add_slots_of(const Variable& variable, std::span<const at::Tensor> slots, std::int64_t first,
                     std::vector<NamedTensor>& tensors) const {
     const auto specs = internal::slots_of(optimizer);
     for (std::size_t i = 0; i < slots.size(); ++i) {
-      tensors.push_back({variable.spec.name + "/" + scopes.slots + specs[i].name,
-                         slots[i]
-                             .view({-1})
-                             .narrow(0, first, variable.value.numel())
-                             .view(variable.value.sizes())});
+      tensors.push_back(
+          {slot_name(variable, specs[i].name), slots[i]
+                                                   .view({-1})
+                                                   .narrow(0, first, variable.value.numel())
+                                                   .view(variable.value.sizes())});
     }
   }
 };
 
-Updater::Updater(const Variables& variables, const OptimizersByPrefix& optimizers)
-    : flat_(variables.flat()),
+Updater::Updater(const Variables& variables, const OptimizersByPrefix& optimizers,
+                 std::optional<FlatRange> held)
+    : held_(held),
+      flat_(variables.flat()),
       flat_size_(variables.flat().numel()),
       sparse_count_(variables.sparse_count()) {
   check_prefixes(optimizers);
@@ -295,8 +316,11 @@ Updater::Updater(const Variables& variables, const OptimizersByPrefix& optimizer
     Group& group = groups_.back();
     group.powers = make_powers(group.optimizer, group.scopes.scalars, adam_counts);
   }
+  if (held_ && !flat_.is_cpu()) {
+    throw Unimplemented("a part of the variables on {} is held", flat_.device().str());
+  }
   for (auto& [owner, run] : runs_of(variables, owners)) {
-    run.slots = make_slots(groups_[owner].optimizer, run.values);
+    hold_in(run, held_.value_or(FlatRange{0, flat_size_}), groups_[owner].optimizer);
     groups_[owner].runs.push_back(std::move(run));
   }
   for (std::size_t i = 0; i < owners.size(); ++i) {
@@ -444,6 +468,7 @@ std::vector<NamedTensor> Updater::tensors() const {
   std::vector<NamedTensor> tensors;
   for (const Group& group : groups_) {
     for (const Run& run : group.runs) {
+      if (held_) continue;
       for (const Variable& variable : run.variables) {
         group.add_slots_of(variable, run.slots, variable.offset - run.offset, tensors);
       }
@@ -454,6 +479,34 @@ std::vector<NamedTensor> Updater::tensors() const {
     tensors.insert(tensors.end(), group.powers.begin(), group.powers.end());
   }
   return tensors;
+}
+
+void Updater::hold(const FlatRange& range) {
+  if (!held_) throw Internal("an updater that holds all elements is to hold some");
+  held_ = range;
+  for (Group& group : groups_) {
+    for (Run& run : group.runs) hold_in(run, range, group.optimizer);
+  }
+}
+
+std::vector<TensorPart> Updater::parts() const {
+  std::vector<TensorPart> parts;
+  if (!held_) return parts;
+  for (const Group& group : groups_) {
+    const auto specs = internal::slots_of(group.optimizer);
+    for (const Run& run : group.runs) {
+      for (const Variable& variable : run.variables) {
+        const FlatRange held = elements_in(variable, *held_);
+        const std::int64_t begin = variable.offset - run.offset + held.first - run.held.first;
+        for (std::size_t i = 0; i < run.slots.size(); ++i) {
+          parts.push_back(
+              {group.slot_name(variable, specs[i].name), variable.spec.shape, held.first, held.last,
+               run.slots[i].narrow(0, held == FlatRange{} ? 0 : begin, held.last - held.first)});
+        }
+      }
+    }
+  }
+  return parts;
 }
 
 }  // namespace muster

@@ -2,21 +2,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "muster/nn/optim/named_tensor.h"
 #include "muster/nn/optim/optimizer.h"
+#include "muster/nn/optim/tensor_part.h"
 #include "muster/nn/optim/variables.h"
 
 namespace muster {
-
-/// The elements [first, last) of Variables::flat().
-struct FlatRange {
-  std::int64_t first = 0;
-  std::int64_t last = 0;
-};
 
 /// Inputs and outputs of an update by DeviceUpdate, on the variables' device: what changes from
 /// step to step is in its memory, so that it can be captured once and replayed.
@@ -44,11 +40,17 @@ class Updater {
  public:
   /// Every trainable variable belongs to the optimizer with the longest prefix of its name. Throws
   /// InvalidArgument, naming them, when variables belong to none, a prefix matches nothing, or one
-  /// comes twice.
-  Updater(const Variables& variables, const OptimizersByPrefix& optimizers);
+  /// comes twice. With `held`, there are slots for these elements of the dense variables alone, and
+  /// apply() changes no others; variables are on the CPU then.
+  Updater(const Variables& variables, const OptimizersByPrefix& optimizers,
+          std::optional<FlatRange> held = std::nullopt);
   Updater(Updater&&) noexcept;
   Updater& operator=(Updater&&) noexcept;
   ~Updater();
+
+  /// Where some elements are held: those are others from here on, whose slots have the values that
+  /// a run begins with.
+  void hold(const FlatRange& range);
 
   /// One step. `step` is the number of updates made before: learning rates are taken at it. Throws
   /// InvalidArgument when the gradients are not laid out as the variables, or an FTRL's rate is not
@@ -83,14 +85,18 @@ class Updater {
 
   /// Slots as `<variable>/<slot>`, shaped like their variable, and the scalars beta1_power and
   /// beta2_power of an Adam (beta1_power_1, ... of a second); with OptimizerFor::scopes, where it
-  /// has some. restore() brings them back.
+  /// has some. restore() brings them back. Where some elements are held, slots of dense variables
+  /// are in parts().
   std::vector<NamedTensor> tensors() const;
+  /// The held part of the slots of every dense variable; none where all elements are held.
+  std::vector<TensorPart> parts() const;
 
  private:
   struct Group;
   void check(const Gradients& gradients) const;
 
   std::vector<Group> groups_;
+  std::optional<FlatRange> held_;
   at::Tensor flat_;
   std::int64_t flat_size_ = 0;
   std::size_t sparse_count_ = 0;

@@ -23,6 +23,8 @@ void CheckpointSource::fetch() {
 // A process that is lost while it writes its part of the first checkpoint would leave none to go
 // back to.
 bool CheckpointSource::may_have_parts() {
+  // There is no other way, and the others make no step before the first is written.
+  if (reduction_.is_sharded()) return true;
   if (!has_checkpoint_ && run_.config.is_chief() && run_.is_shared()) {
     has_checkpoint_ = latest_checkpoint(run_.config.model_dir).has_value();
   }
@@ -31,14 +33,24 @@ bool CheckpointSource::may_have_parts() {
 
 void CheckpointSource::fetch_last() {
   if (!parts_ || parts_step_ != run_.step()) fetch();
+  reduction_.close();
   if (!parts_) return;
   try {
     parts_->wait();
   } catch (const Unavailable& error) {
+    if (reduction_.is_sharded()) return try_last_again(error);
     log::warning("the last checkpoint is written by the chief alone: {}", error.what());
     parts_.reset();
     reduction_.fetch_slots();
   }
+}
+
+// The others may be gone with what they had of it: then all go back to the checkpoint before.
+void CheckpointSource::try_last_again(const Unavailable& error) {
+  constexpr int kTries = 3;
+  if (++last_tries_ >= kTries) throw Unavailable("{}", error.what());
+  log::warning("the last checkpoint is not written: {}", error.what());
+  throw PeersChanged("{}", error.what());
 }
 
 CheckpointContent CheckpointSource::content() const {
@@ -52,10 +64,21 @@ CheckpointContent CheckpointSource::content() const {
     std::erase_if(tensors,
                   [this](const NamedTensor& named) { return parts_->contains(named.name); });
   }
-  const auto encoded =
-      std::make_shared<EncodedTensors>(encode(std::move(tensors), run_.state.layouts()));
-  return {
-      .tensors = encoded->views, .state_json = to_json(state), .owner = encoded, .parts = parts_};
+  auto encoded = std::make_shared<std::vector<EncodedTensors>>();
+  if (run_.state.is_sharded()) {
+    // This process's own share of what all have a part of.
+    std::erase_if(tensors, [this](const NamedTensor& named) {
+      const Variable* variable = run_.state.towers().variables().find(named.name);
+      return variable != nullptr && variable->dense();
+    });
+    encoded->push_back(run_.state.encoded_held());
+  }
+  encoded->push_back(encode(std::move(tensors), run_.state.layouts()));
+  CheckpointContent content{.state_json = to_json(state), .owner = encoded, .parts = parts_};
+  for (const EncodedTensors& some : *encoded) {
+    content.tensors.insert(content.tensors.end(), some.views.begin(), some.views.end());
+  }
+  return content;
 }
 
 }  // namespace muster

@@ -26,6 +26,7 @@ class CheckpointSource {
 
  private:
   bool may_have_parts();
+  [[noreturn]] void try_last_again(const Unavailable& error);
 
   LocalRun& run_;
   GradientReduction& reduction_;
@@ -34,6 +35,8 @@ class CheckpointSource {
   std::int64_t parts_step_ = -1;
   /// Whether there is a checkpoint to go back to.
   bool has_checkpoint_ = false;
+  /// How often the last checkpoint of a sharded run was not written.
+  int last_tries_ = 0;
 };
 
 }  // namespace muster

@@ -60,6 +60,15 @@ class GradientReduction {
   /// checkpoint of this step, and the slots of the others are written. Null where the chief is to
   /// write everything. Throws PeersChanged.
   virtual std::shared_ptr<CheckpointParts> begin_parts(std::int64_t step);
+  /// Whether no process has all slots: then every checkpoint is written in parts, and a process
+  /// that is lost takes all back to the last one.
+  virtual bool is_sharded() const { return false; }
+  /// Where they are sharded, after the last step: the others hear of the parts that were begun
+  /// last, which no step follows that they would hear of them with. Called by all that leave when
+  /// the chief does. Throws PeersChanged.
+  virtual void close() {}
+  /// Whether this process has heard that no step follows.
+  virtual bool is_closed() const { return false; }
 };
 
 }  // namespace muster

@@ -114,7 +114,10 @@ void GradientRun::gather() {
 std::optional<int> GradientRun::leave(bool early) {
   try {
     if (!local_.config.is_chief()) {
-      return strategy_->membership().leave(early && !stepper_->has_input_ended());
+      GradientReduction& reduction = strategy_->reduction();
+      const bool leaves_first = early && !stepper_->has_input_ended() && !reduction.is_closed();
+      if (!leaves_first) reduction.close();
+      return strategy_->membership().leave(leaves_first);
     }
     source_.fetch_last();
     strategy_->membership().announce_end();

@@ -1,5 +1,6 @@
 #include "muster/train/engine/local_participant.h"
 
+#include <memory>
 #include <utility>
 
 #include "muster/nn/optim/weight_decay.h"
@@ -12,6 +13,14 @@ RunSnapshot LocalParticipant::snapshot() {
           .inputs_from = run_.inputs.first(),
           .state_json = to_json(run_.run_state()),
           .tensors = run_.state.variables()};
+}
+
+ReadSaved LocalParticipant::last_saved() {
+  auto from = run_.last_saved();
+  if (!from) return nullptr;
+  return [this, saved = std::make_shared<ResumePoint>(std::move(*from))](const std::string& name) {
+    return decode(saved->checkpoint.bundle, name, run_.state.layouts().of(name));
+  };
 }
 
 double LocalParticipant::decay_loss() const {

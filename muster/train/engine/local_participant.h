@@ -8,7 +8,7 @@
 namespace muster {
 
 /// The run of this process as its strategy sees it. Belongs to the loop's thread.
-class LocalParticipant final : public Participant {
+class LocalParticipant final : public Participant, public HeldParts {
  public:
   /// The run outlives it.
   explicit LocalParticipant(LocalRun& run) : run_(run) {}
@@ -23,6 +23,12 @@ class LocalParticipant final : public Participant {
   RunSnapshot snapshot() override;
   void restore_snapshot(const RunSnapshot& from) override { run_.restore_snapshot(from); }
   void roll_back_to_checkpoint() override { run_.roll_back_or_begin_again(); }
+  HeldParts& held_parts() override { return *this; }
+
+  void hold(const FlatRange& range) override { run_.state.hold(range); }
+  std::vector<TensorPart> held() const override { return run_.state.held(); }
+  ReadSaved last_saved() override;
+  EncodedTensors encoded() const override { return run_.state.encoded_held(); }
 
   /// Computes decay_loss() of the step that is being made now, and not when the strategy asks.
   void compute_decay_loss_ahead() { decay_loss_ahead_ = weight_decay(); }

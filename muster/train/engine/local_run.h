@@ -27,6 +27,8 @@ struct LocalRun {
   /// The same; before the first checkpoint and the first step, with the initial values that are
   /// here.
   void roll_back_or_begin_again();
+  /// In the chief: the last checkpoint, when what is being written of it is written.
+  std::optional<ResumePoint> last_saved();
   /// The values of another process have been written to the variables and slots here.
   void restore_snapshot(const RunSnapshot& from);
   /// Opens the inputs of `mine`.
@@ -47,7 +49,6 @@ struct LocalRun {
   std::int64_t batches_taken = 0;
 
  private:
-  std::optional<ResumePoint> last_saved();
   void restore(const ResumePoint& from);
   void resume_inputs(const std::optional<RunState>& saved);
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -8,9 +9,11 @@
 
 #include "muster/base/error.h"
 #include "muster/nn/optim/named_tensor.h"
+#include "muster/nn/optim/tensor_part.h"
 #include "muster/nn/optim/updater.h"
 #include "muster/train/engine/partial_sums.h"
 #include "muster/train/engine/run_config.h"
+#include "muster/train/engine/tensor_codec.h"
 
 namespace muster {
 
@@ -82,6 +85,26 @@ class PeersChanged : public Unavailable {
   using Unavailable::Unavailable;
 };
 
+/// Reads a tensor of a checkpoint by its name, as the model has it.
+using ReadSaved = std::function<at::Tensor(const std::string& name)>;
+
+/// The part of a run that a process holds where slots and averages are divided
+/// (RunConfig::sharding). Others have the rest, and no process has all of it.
+class HeldParts {
+ public:
+  virtual ~HeldParts() = default;
+
+  /// From here on this process holds slots and averages of these elements of the dense variables,
+  /// with the values that a run begins with, and updates them alone.
+  virtual void hold(const FlatRange& range) = 0;
+  /// Slots and averages of every dense variable, as far as they are held.
+  virtual std::vector<TensorPart> held() const = 0;
+  /// In the chief: reads the last checkpoint; null where there is none, and the run begins.
+  virtual ReadSaved last_saved() = 0;
+  /// The held values, slots and averages, as a checkpoint has them; views of live values.
+  virtual EncodedTensors encoded() const = 0;
+};
+
 /// A process of a run, as its strategy sees it: what it holds of the run, and what it can do with
 /// it.
 class Participant {
@@ -111,6 +134,8 @@ class Participant {
   virtual void restore_snapshot(const RunSnapshot& from) = 0;
   /// In the chief: back to the last checkpoint, since a process lost what only it had.
   virtual void roll_back_to_checkpoint() = 0;
+  /// Where GradientReduction::is_sharded(); else throws Internal.
+  virtual HeldParts& held_parts();
 };
 
 }  // namespace muster

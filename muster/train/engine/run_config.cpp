@@ -74,7 +74,8 @@ ConfigFields fields_of_muster(const RunConfig& config) {
           {"_own_cpu_kernels", python_bool(config.reproducibility.own_cpu_kernels)},
           {"_deterministic", python_bool(config.reproducibility.deterministic)},
           {"_capture_steps", python_bool(config.devices.capture_steps)},
-          {"_sync", python_bool(config.cluster.sync)}};
+          {"_sync", python_bool(config.cluster.sync)},
+          {"_sharding", in_quotes(name_of(config.sharding))}};
 }
 
 ConfigFields fields_of(const RunConfig& config) {
@@ -149,6 +150,12 @@ void RunConfig::check() const {
     throw InvalidArgument(
         "RunConfig: model_dir is {}, but TF_CONFIG says {}; leave one of them out",
         model_dir.string(), *cluster.task.model_dir);
+  }
+  if (sharding != Sharding::kOff && !checkpoints.save_checkpoints) {
+    throw InvalidArgument(
+        "RunConfig: sharding {} needs checkpoints, from which the run goes on when a task is lost "
+        "with what it alone holds; leave save_checkpoints true",
+        name_of(sharding));
   }
   if (checkpoints.save_checkpoints_steps && checkpoints.save_checkpoints_secs) {
     throw InvalidArgument(

@@ -33,6 +33,15 @@ enum class CompileMode {
   kMax,
 };
 
+/// Which state the tasks of a collective divide, instead of having a copy each. The weights are
+/// those of one process either way.
+enum class Sharding {
+  kOff,
+  /// Slots and moving averages of dense variables: each task updates its part of the variables and
+  /// gives the others the values (ZeRO-1). Tables by rows are not divided.
+  kOptimizer,
+};
+
 /// Where the variables of a process with several devices live.
 enum class VariableStrategy {
   /// On the CPU: every device gets the values and gives its gradients each step.
@@ -157,6 +166,8 @@ struct RunConfig {
   ReproducibilityConfig reproducibility{};
   DeviceConfig devices{};
   ClusterConfig cluster{};
+  /// In a collective on CPUs, whose tasks see one model_dir. One process has nothing to divide.
+  Sharding sharding = Sharding::kOff;
   /// Hyperparameters that TensorBoard's page "hparams" shows of the run beside those that the
   /// estimator knows: names and values of the program's flags, such as "train_batch_size", "128".
   std::map<std::string, std::string> hparams{};

@@ -66,6 +66,11 @@ TEST(RunConfig, NamesTheFieldThatIsWrong) {
   config.checkpoints.save_checkpoints_secs = 10s;
   EXPECT_NE(config_refusal(config).find("at most one"), std::string::npos);
   config = {};
+  config.sharding = Sharding::kOptimizer;
+  EXPECT_EQ(config_refusal(config), "");
+  config.checkpoints.save_checkpoints = false;
+  EXPECT_NE(config_refusal(config).find("sharding optimizer needs checkpoints"), std::string::npos);
+  config = {};
   config.checkpoints.keep_checkpoint_every_n_hours = 0;
   EXPECT_NE(config_refusal(config).find("keep_checkpoint_every_n_hours"), std::string::npos);
 }

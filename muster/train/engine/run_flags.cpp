@@ -31,6 +31,15 @@ std::optional<CompileMode> compile_mode(const std::string& name) {
   throw UsageError("--compile {}: it is one of {}", name, fmt::join(kCompileModes, ", "));
 }
 
+constexpr const char* kShardings[] = {"off", "optimizer"};
+
+Sharding sharding_of(const std::string& name) {
+  for (const Sharding sharding : {Sharding::kOff, Sharding::kOptimizer}) {
+    if (name_of(sharding) == name) return sharding;
+  }
+  throw UsageError("--sharding {}: it is one of {}", name, fmt::join(kShardings, ", "));
+}
+
 void add_saving_flags(FlagSet& set, RunFlags& flags) {
   set.add_standard("--save-checkpoints-steps", &flags.save_checkpoints_steps,
                    "A checkpoint every so many steps")
@@ -164,6 +173,10 @@ void add_run_flags(FlagSet& set, RunFlags& flags) {
   set.add_standard("--compile", &flags.compile,
                    "Compile training steps where possible; compile.txt in --job-dir has the result")
       .one_of({kCompileModes[0], kCompileModes[1], kCompileModes[2]});
+  set.add_standard("--sharding", &flags.sharding,
+                   "In a cluster without ps: what each task holds a part of; optimizer: slots and "
+                   "moving averages")
+      .one_of({kShardings[0], kShardings[1]});
   add_saving_flags(set, flags);
   add_cluster_flags(set, flags.cluster);
   set.add_verbosity();
@@ -182,6 +195,13 @@ RunConfig run_config(const RunFlags& flags) {
                            .compile = compile_mode(flags.compile)},
        .devices = {.names = flags.devices, .concurrent_replicas = flags.concurrent_replicas}});
   config.cluster = cluster_config(flags.cluster, std::move(config.cluster.task));
+  config.sharding = sharding_of(flags.sharding);
+  if (config.sharding != Sharding::kOff && config.cluster.task.num_ps_replicas > 0) {
+    throw UsageError(
+        "--sharding={}: the cluster's ps hold a part of everything each; leave out the flag or the "
+        "ps",
+        flags.sharding);
+  }
   return config;
 }
 

@@ -107,6 +107,12 @@ TEST(RunFlags, SayWhereItRunsHowPreciselyAndHowOftenItIsSaved) {
   EXPECT_THROW(run_config(flags), UsageError);
 }
 
+TEST(RunFlags, SayWhatTasksHoldAPartOf) {
+  EXPECT_EQ(run_config({.job_dir = "a"}).sharding, Sharding::kOff);
+  EXPECT_EQ(run_config({.job_dir = "a", .sharding = "optimizer"}).sharding, Sharding::kOptimizer);
+  EXPECT_THROW(run_config({.job_dir = "a", .sharding = "slots"}), UsageError);
+}
+
 TEST(RunFlags, ThatWereNotGivenAreTheDefaultsOfARunConfig) {
   EXPECT_EQ(run_config({.job_dir = "a"}).to_string(),
             RunConfig({.model_dir = "a", .reproducibility = {.tf_random_seed = 0}}).to_string());

@@ -146,6 +146,30 @@ bool captures_towers(const EstimatorOptions& options, const RunConfig& config,
   return obstacle.empty();
 }
 
+// Throws where RunConfig::sharding asks for what there is not.
+bool shards(const RunConfig& config, const Strategy& strategy, const GradientReduction& reduction,
+            const TowerOptions& towers) {
+  if (config.sharding == Sharding::kOff) return false;
+  const std::string_view wanted = name_of(config.sharding);
+  if (!is_shared(config)) {
+    log::info("sharding={}: this process is alone, and holds everything", wanted);
+    return false;
+  }
+  if (!reduction.is_sharded()) {
+    throw Unimplemented(
+        "RunConfig: sharding {} is for a collective, where every task has a copy of everything; "
+        "this run's strategy is '{}': leave sharding off",
+        wanted, strategy.describe());
+  }
+  if (towers.on_gpus()) {
+    throw Unimplemented(
+        "RunConfig: sharding {} works on CPUs so far, and this task has {}; set "
+        "RunConfig::devices.names to cpu, or leave sharding off",
+        wanted, describe(towers.devices));
+  }
+  return true;
+}
+
 // The chief's terms are those of the run.
 void join_cluster(const EstimatorOptions& options, const RunContext& context, RunSetup& setup) {
   const RunConfig& config = context.config;
@@ -212,6 +236,7 @@ RunSetup set_up_run(const EstimatorOptions& options, const RunContext& context) 
   const std::optional<RunState> saved = setup.from ? setup.from->state : std::nullopt;
   TowerOptions& towers = setup.plan.towers;
   towers = resolve(config, options.model, saved);
+  setup.plan.is_sharded = shards(config, *setup.strategy, setup.strategy->reduction(), towers);
   prepare_devices(options, config, setup.strategy->reduction(), setup.plan);
   towers.may_discard = options.nan_policy.action != NanPolicy::Action::kStop ||
                        config.reproducibility.precision == ComputeType::kFloat16;

@@ -19,6 +19,8 @@ struct RunPlan {
   /// Whether one GPU is given the forwards and backwards of a step as a whole, and variables are
   /// updated elsewhere.
   bool captures_towers = false;
+  /// Whether this process is to hold a part of slots and averages: which, its strategy says.
+  bool is_sharded = false;
 };
 
 /// Everything that is settled before the variables of a run are made.

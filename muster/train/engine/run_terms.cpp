@@ -124,6 +124,16 @@ std::string_view name_of(CompileMode mode) {
   return "?";
 }
 
+std::string_view name_of(Sharding sharding) {
+  switch (sharding) {
+    case Sharding::kOff:
+      return "off";
+    case Sharding::kOptimizer:
+      return "optimizer";
+  }
+  return "?";
+}
+
 std::string compile_term(CompileMode mode) {
   if (mode == CompileMode::kOff) return std::string(name_of(mode));
   return fmt::format("{}, compiler {}", name_of(mode), compiler::kCompilerVersion);
@@ -159,6 +169,9 @@ std::vector<RunTerm> terms_of(const EstimatorOptions& options, const RunConfig& 
   const auto variables = variables_of(model);
   std::vector<RunTerm> terms;
   for (const auto& [name, value] : config.cluster.terms) terms.push_back({name, value});
+  if (config.sharding != Sharding::kOff) {
+    terms.push_back({"sharding", std::string(name_of(config.sharding))});
+  }
   add_optimizers(options.optimizer, terms);
   terms.push_back({"clipping", describe(options.clip)});
   terms.push_back({"weight decay", describe(options.weight_decay, variables)});

@@ -14,6 +14,8 @@ namespace muster {
 std::string_view name_of(ComputeType type);
 /// "off", "on", "max".
 std::string_view name_of(CompileMode mode);
+/// "off" or "optimizer"
+std::string_view name_of(Sharding sharding);
 /// The same with the compiler's version: "on, compiler 1". Equal texts give equal bits.
 std::string compile_term(CompileMode mode);
 /// The mode of such a text; off where it names none.

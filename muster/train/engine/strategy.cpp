@@ -48,6 +48,10 @@ class LocalStrategy final : public Strategy {
 
 }  // namespace
 
+HeldParts& Participant::held_parts() {
+  throw Internal("a process that holds all slots is asked for a part of them");
+}
+
 std::shared_ptr<CheckpointParts> GradientReduction::begin_parts(std::int64_t /*step*/) {
   return nullptr;
 }

@@ -69,6 +69,25 @@ EncodedTensors encode(std::vector<NamedTensor> tensors, const CheckpointLayouts&
   return encoded;
 }
 
+EncodedTensors encode_parts(std::span<const TensorPart> parts, const CheckpointLayouts& layouts) {
+  std::vector<NamedTensor> pieces;
+  std::vector<const TensorPart*> places;
+  for (const TensorPart& part : parts) {
+    if (part.empty()) continue;
+    pieces.push_back({part.name, part.rows()});
+    places.push_back(&part);
+  }
+  EncodedTensors encoded = encode(std::move(pieces), layouts);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const TensorPart& part = *places[i];
+    if (part.is_whole()) continue;
+    const VariableLayout layout = layouts.of(part.name);
+    encoded.views[i].slice = {checkpoint_shape(part.shape, layout),
+                              checkpoint_shape(part.start(), layout)};
+  }
+  return encoded;
+}
+
 at::Tensor decode(const BundleReader& bundle, const std::string& name, VariableLayout layout) {
   const TensorData data = bundle.read(name);
   // A copy: mapped bytes are read-only and may not be aligned.

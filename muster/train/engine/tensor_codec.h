@@ -9,6 +9,7 @@
 #include "muster/data/checkpoint/tensor.h"
 #include "muster/nn/model/module_variables.h"
 #include "muster/nn/optim/named_tensor.h"
+#include "muster/nn/optim/tensor_part.h"
 
 namespace muster {
 
@@ -31,6 +32,8 @@ struct EncodedTensors {
   std::vector<NamedTensor> holders{};
 };
 EncodedTensors encode(std::vector<NamedTensor> tensors, const CheckpointLayouts& layouts);
+/// The same of parts, which are slices in a checkpoint; those that are empty are left out.
+EncodedTensors encode_parts(std::span<const TensorPart> parts, const CheckpointLayouts& layouts);
 
 /// A tensor of a checkpoint as libtorch's, in the layout of the module. Throws NotFound;
 /// InvalidArgument for a type that libtorch lacks.

@@ -59,5 +59,30 @@ TEST(RestoreFrom, NamesTheSlotsOfAnotherOptimizer) {
       HasSubstr("has no a/kernel/Adam, a/kernel/Adam_1, of the 4 tensors"));
 }
 
+// A kernel whose rows are columns of its checkpoint.
+TEST(EncodeParts, AreReadAsTheTensorThatTheyArePartsOf) {
+  const TempDir folder;
+  const ModuleVariable kernel{.name = "kernel", .layout = VariableLayout::kTransposed};
+  const CheckpointLayouts layouts(std::span(&kernel, 1));
+  const at::Tensor whole = at::arange(24, at::kFloat).view({6, 4});
+  const auto part_of = [&](const char* name, std::int64_t first, std::int64_t last) {
+    return TensorPart{name, {6, 4}, first, last, whole.view({-1}).narrow(0, first, last - first)};
+  };
+  const std::vector<std::vector<TensorPart>> holders{
+      {part_of("kernel/Adam", 0, 8), part_of("plain", 0, 0)},
+      {part_of("kernel/Adam", 8, 24), part_of("plain", 0, 24)}};
+  BundleWriter writer(folder / "model.ckpt-1");
+  std::vector<EncodedTensors> encoded;
+  for (const auto& parts : holders) {
+    encoded.push_back(encode_parts(parts, layouts));
+    for (const TensorView& view : encoded.back().views) writer.add(view);
+  }
+  writer.finish();
+  const BundleReader bundle(folder / "model.ckpt-1");
+  EXPECT_EQ(bundle.spec("kernel/Adam").shape, (std::vector<std::int64_t>{4, 6}));
+  EXPECT_TRUE(at::equal(decode(bundle, "kernel/Adam", layouts.of("kernel/Adam")), whole));
+  EXPECT_TRUE(at::equal(decode(bundle, "plain"), whole));
+}
+
 }  // namespace
 }  // namespace muster

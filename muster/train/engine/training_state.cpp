@@ -2,6 +2,7 @@
 
 #include <torch/types.h>
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -17,10 +18,10 @@ std::unique_ptr<StreamScope> stream_of(const RunPlan& plan) {
   return is_needed ? std::make_unique<StreamScope>(plan.towers.devices[0]) : nullptr;
 }
 
-std::optional<MovingAverage> average_of(const EstimatorOptions& options,
-                                        const Variables& variables) {
+std::optional<MovingAverage> average_of(const EstimatorOptions& options, const Variables& variables,
+                                        const std::optional<FlatRange>& held) {
   if (!options.moving_average) return std::nullopt;
-  return MovingAverage(variables, *options.moving_average);
+  return MovingAverage(variables, *options.moving_average, held);
 }
 
 UpdateRules rules_of(const EstimatorOptions& options, const LossScale& scale) {
@@ -36,8 +37,9 @@ TrainingState::TrainingState(const EstimatorOptions& options, const RunConfig& c
     : stream_(stream_of(plan)),
       towers_(options.model, options.head.get(), plan.towers),
       layouts_(towers_.module_variables()),
-      updater_(towers_.variables(), options.optimizer),
-      average_(average_of(options, towers_.variables())),
+      held_(plan.is_sharded ? std::optional(FlatRange{}) : std::nullopt),
+      updater_(towers_.variables(), options.optimizer, held_),
+      average_(average_of(options, towers_.variables(), held_)),
       scale_(config.reproducibility.precision == ComputeType::kFloat16),
       host_update_(towers_.variables(), updater_, rules_of(options, scale_), average()) {
   // The processors have the updates alone.
@@ -60,6 +62,54 @@ std::vector<NamedTensor> TrainingState::variables() const {
   if (average_) append(average_->tensors());
   return tensors;
 }
+
+// --------------------------------------------------------------------------------- parts
+
+void TrainingState::hold(const FlatRange& range) {
+  held_ = range;
+  updater_.hold(range);
+  if (average_) average_->hold(range);
+  log_memory();
+}
+
+std::vector<TensorPart> TrainingState::held() const {
+  std::vector<TensorPart> parts = updater_.parts();
+  if (average_) std::ranges::move(average_->parts(), std::back_inserter(parts));
+  return parts;
+}
+
+EncodedTensors TrainingState::encoded_held() const {
+  std::vector<TensorPart> parts = value_parts(towers_.variables(), held_.value());
+  std::ranges::move(held(), std::back_inserter(parts));
+  return encode_parts(parts, layouts_);
+}
+
+// Before the first step, and whenever it changes.
+void TrainingState::log_memory() const {
+  const auto bytes_of = [](const auto& tensors) {
+    std::size_t bytes = 0;
+    for (const auto& one : tensors) {
+      if constexpr (requires { one.values; }) {
+        bytes += one.values.nbytes();
+      } else {
+        bytes += one.tensor.nbytes();
+      }
+    }
+    return bytes;
+  };
+  const Variables& variables = towers_.variables();
+  const std::size_t averages =
+      average_ ? bytes_of(average_->tensors()) + bytes_of(average_->parts()) : 0;
+  const std::int64_t elements = held_->last - held_->first;
+  log::info(
+      "this task updates {} of {} elements of dense variables: bytes of values={} slots={} "
+      "averages={} gradients={}",
+      elements, variables.flat().numel(), bytes_of(variables.tensors()),
+      bytes_of(updater_.tensors()) + bytes_of(updater_.parts()), averages,
+      variables.flat().nbytes());
+}
+
+// --------------------------------------------------------------------------------- checkpoints
 
 std::vector<NamedTensor> TrainingState::checkpoint_tensors(std::int64_t step) const {
   auto tensors = variables();
@@ -90,7 +140,7 @@ void TrainingState::warm_start_variables(const EstimatorOptions& options) {
   if (options.warm_start) warm_start(targets, *options.warm_start);
   towers_.commit();
   // Averages begin with the values that the variables begin with.
-  if (options.moving_average) average_.emplace(towers_.variables(), *options.moving_average);
+  if (options.moving_average) average_.emplace(towers_.variables(), *options.moving_average, held_);
 }
 
 std::int64_t TrainingState::restore(const ResumePoint& from) {

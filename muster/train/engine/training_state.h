@@ -41,8 +41,15 @@ class TrainingState {
   HostUpdate& host_update() { return host_update_; }
   const CheckpointLayouts& layouts() const { return layouts_; }
 
-  /// Variables, slots and moving averages.
+  /// Variables, slots and moving averages, except for those that are in held().
   std::vector<NamedTensor> variables() const;
+
+  // As HeldParts has them, in a sharded run.
+  bool is_sharded() const { return held_.has_value(); }
+  void hold(const FlatRange& range);
+  std::vector<TensorPart> held() const;
+  EncodedTensors encoded_held() const;
+
   /// All tensors of a checkpoint. Buffers are copied, since the next forward changes them while the
   /// rest is still being copied in the background.
   std::vector<NamedTensor> checkpoint_tensors(std::int64_t step) const;
@@ -53,11 +60,14 @@ class TrainingState {
 
  private:
   void warm_start_variables(const EstimatorOptions& options);
+  void log_memory() const;
 
   /// First, so that it ends last. Null where the host makes all steps.
   const std::unique_ptr<StreamScope> stream_;
   Towers towers_;
   const CheckpointLayouts layouts_;
+  /// Where it is a part: the elements of the dense variables whose slots and averages are here.
+  std::optional<FlatRange> held_;
   Updater updater_;
   std::optional<MovingAverage> average_;
   LossScale scale_;

@@ -1,0 +1,43 @@
+#include "muster/distribution/collective/shard_layout_internal.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace muster::internal {
+namespace {
+
+// Whole rows and whole cache lines.
+std::int64_t unit_of(const Variable& variable) {
+  const std::int64_t rows = variable.value.dim() > 0 ? variable.value.size(0) : 1;
+  return std::lcm(variable.value.numel() / rows, kVariableAlignment);
+}
+
+// The place nearest to `wanted` at which this variable may be cut, its beginning and that of the
+// next one among them.
+std::int64_t nearest_cut(const Variable& variable, std::int64_t wanted) {
+  const std::int64_t lines = (variable.value.numel() + kVariableAlignment - 1) / kVariableAlignment;
+  const std::int64_t unit = unit_of(variable);
+  const std::int64_t below = variable.offset + (wanted - variable.offset) / unit * unit;
+  const std::int64_t above = std::min(variable.offset + lines * kVariableAlignment, below + unit);
+  return wanted - below <= above - wanted ? below : above;
+}
+
+}  // namespace
+
+ShardLayout::ShardLayout(const Variables& variables, std::size_t tasks) {
+  const std::int64_t size = variables.flat().numel();
+  const auto count = static_cast<std::int64_t>(tasks);
+  cuts_.push_back(0);
+  for (std::int64_t rank = 1; rank < count; ++rank) {
+    const std::int64_t wanted = size * rank / count;
+    std::int64_t cut = 0;
+    for (const Variable& variable : variables.all()) {
+      const bool is_before = variable.dense() && variable.offset <= wanted;
+      if (is_before && variable.value.numel() > 0) cut = nearest_cut(variable, wanted);
+    }
+    cuts_.push_back(std::max(cuts_.back(), cut));
+  }
+  cuts_.push_back(size);
+}
+
+}  // namespace muster::internal

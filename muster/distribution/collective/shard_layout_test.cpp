@@ -1,0 +1,53 @@
+#include "muster/distribution/collective/shard_layout_internal.h"
+
+#include <gmock/gmock.h>
+
+namespace muster::internal {
+namespace {
+
+/// The kernel's rows end within cache lines, the table's do not.
+Variables kernel_and_table() {
+  return Variables({{.name = "bias", .shape = {5}},
+                    {.name = "kernel", .shape = {1000, 90}},
+                    {.name = "mean", .shape = {7}, .trainable = false},
+                    {.name = "scale", .shape = {}},
+                    {.name = "table", .shape = {1024, 256}}});
+}
+
+TEST(ShardLayout, GivesEveryElementToOneTaskAndNeighboursToNeighbours) {
+  const Variables variables = kernel_and_table();
+  for (const std::size_t tasks : {1U, 2U, 3U, 8U, 40U}) {
+    const ShardLayout layout(variables, tasks);
+    std::int64_t next = 0;
+    for (std::size_t rank = 0; rank < tasks; ++rank) {
+      EXPECT_EQ(layout.of(rank).first, next);
+      next = layout.of(rank).last;
+      EXPECT_EQ(layout.of(RankRange{0, rank + 1}), (FlatRange{0, next}));
+    }
+    EXPECT_EQ(next, variables.flat().numel());
+    EXPECT_EQ(layout.size(), next);
+  }
+}
+
+TEST(ShardLayout, CutsVariablesBetweenRowsAsEvenlyAsThatAllows) {
+  const Variables variables = kernel_and_table();
+  for (const std::size_t tasks : {2U, 4U, 7U}) {
+    const ShardLayout layout(variables, tasks);
+    for (std::size_t rank = 0; rank < tasks; ++rank) {
+      const FlatRange range = layout.of(rank);
+      // Eight rows of the kernel are the largest piece that is not cut.
+      EXPECT_NEAR(range.last - range.first, layout.size() / static_cast<std::int64_t>(tasks),
+                  8 * 90);
+      for (const Variable& variable : variables.all()) {
+        const FlatRange held = variable.dense() ? elements_in(variable, range) : FlatRange{};
+        if (held == FlatRange{}) continue;
+        const std::int64_t width = variable.value.dim() == 2 ? variable.value.size(1) : 1;
+        EXPECT_EQ(held.first % width, 0) << variable.spec.name;
+        EXPECT_EQ((variable.offset + held.first) % kVariableAlignment, 0) << variable.spec.name;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace muster::internal
