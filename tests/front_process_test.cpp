@@ -91,6 +91,7 @@ class Front {
 class Clients {
  public:
   Clients(const Front& front, int count) {
+    threads_.reserve(static_cast<std::size_t>(count));
     for (int i = 0; i < count; ++i) {
       threads_.emplace_back([this, address = front.address()](const std::stop_token& stop) {
         while (!stop.stop_requested()) ask(address);
@@ -222,6 +223,36 @@ TEST_F(ServeNodes, RequestsWaitForTheOnlyNodeAlsoWhileItStops) {
   EXPECT_FALSE(runs(node));
 }
 
+TEST_F(ServeNodes, TheirNumberFollowsTheLoadToZeroAndBack) {
+  const Front front(flags({"--min-nodes", "0", "--max-nodes", "2", "--node-cool-down-secs", "0.1",
+                           "--node-queue-time-ms", "0.0001"}));
+  const auto has_logged = [&](const char* text) {
+    return eventually([&] { return front.err().find(text) != std::string::npos; });
+  };
+  ASSERT_TRUE(has_logged("node 0 has ended, as it was asked to")) << front.err();
+  EXPECT_THAT(front.ask("GET", "/readyz"), HasSubstr("200 OK"));
+  // The first request waits for a node.
+  EXPECT_THAT(front.ask("POST", "/v1/models/adder:predict", R"({"instances": [1, 2.5]})"),
+              HasSubstr(kRightAnswer));
+  EXPECT_THAT(front.err(),
+              AllOf(HasSubstr("scaling nodes from=0 to=1"), HasSubstr("node 1 is up")));
+  Clients clients(front, 4);
+  ASSERT_TRUE(has_logged("to=2 in_flight=")) << front.err();
+  ASSERT_TRUE(front.wait_for_nodes(3));
+  clients.stop();
+  EXPECT_EQ(clients.others(), "");
+  EXPECT_EQ(clients.unavailable(), 0);
+  std::string metrics;
+  ASSERT_TRUE(eventually([&] {
+    metrics = front.ask("GET", "/metrics");
+    return metrics.find("muster_front_nodes{state=\"up\"} 0\n") != std::string::npos;
+  }));
+  // Those that are gone stay counted.
+  EXPECT_THAT(metrics, HasSubstr("muster_requests_total{model=\"adder\""));
+  EXPECT_THAT(metrics, HasSubstr(fmt::format("muster_front_requests_total{{status=\"200\"}} {}\n",
+                                             clients.right() + 1)));
+}
+
 TEST_F(ServeNodes, SaysAtTheStartWhatIsWrong) {
   std::filesystem::create_directories(folder_ / "broken/1");
   testing::write_bytes(folder_ / "broken/1/saved_model.pb", "no model");
@@ -233,6 +264,11 @@ TEST_F(ServeNodes, SaysAtTheStartWhatIsWrong) {
       testing::run_program(MUSTER_PROGRAM, serve + Words{folder_ / "adder", "--port", "4711"});
   EXPECT_EQ(grpc.status, 2);
   EXPECT_THAT(grpc.err, HasSubstr("--port 4711"));
+  const Outcome bounds =
+      testing::run_program(MUSTER_PROGRAM, {"serve", folder_ / "adder", "--rest-api-port", "auto",
+                                            "--min-nodes", "3", "--max-nodes", "2"});
+  EXPECT_EQ(bounds.status, 1);
+  EXPECT_THAT(bounds.err, HasSubstr("--min-nodes must not be more than --max-nodes: 3 and 2"));
 }
 
 }  // namespace

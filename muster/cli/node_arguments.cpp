@@ -21,6 +21,10 @@ constexpr std::string_view kFrontFlags[] = {
     "--ssl-config-file",
     "--rest-api-max-connections",
     "--nodes",
+    "--min-nodes",
+    "--max-nodes",
+    "--node-queue-time-ms",
+    "--node-cool-down-secs",
     "--node-probe-timeout-secs",
     "--node-hang-timeout-secs",
     "--node-start-timeout-secs",
@@ -57,7 +61,7 @@ std::vector<std::string> node_arguments(const std::vector<std::string>& words,
   // Where all nodes are at work, all together do as much at a time as one server would.
   if (flags.num_batch_threads == 0 && flags.batching_parameters_file.empty()) {
     out.emplace_back("--num-batch-threads");
-    out.push_back(std::to_string(share_of(ThreadPool::available_processors(), nodes)));
+    out.push_back(std::to_string(slots_of_node(flags, nodes)));
   }
   const std::int64_t live =
       flags.max_server_live_bytes.value_or(static_cast<std::int64_t>(memory_of_process() / 2));
@@ -69,6 +73,11 @@ std::vector<std::string> node_arguments(const std::vector<std::string>& words,
   }
   out.push_back(std::to_string(number));
   return out;
+}
+
+std::size_t slots_of_node(const ServeFlags& flags, std::size_t nodes) {
+  if (flags.num_batch_threads > 0) return flags.num_batch_threads;
+  return share_of(ThreadPool::available_processors(), nodes);
 }
 
 std::vector<std::string> node_environment(std::size_t nodes) {

@@ -13,6 +13,9 @@ namespace muster::cli {
 std::vector<std::string> node_arguments(const std::vector<std::string>& words,
                                         const ServeFlags& flags, std::size_t nodes, int number);
 
+/// Requests that a node computes at one time.
+std::size_t slots_of_node(const ServeFlags& flags, std::size_t nodes);
+
 /// Variables that are added to its environment, as NAME=value.
 std::vector<std::string> node_environment(std::size_t nodes);
 

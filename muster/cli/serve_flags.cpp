@@ -133,10 +133,32 @@ void add_batch_flags(CLI::App& command, ServeFlags& flags) {
 }
 
 void add_node_flags(CLI::App& command, ServeFlags& flags) {
-  add(command, "nodes", flags.nodes,
-      "Processes that answer behind this one, which takes the requests, watches and replaces them "
-      "(0: this process answers itself)")
-      ->check(CLI::Range(0, 256));
+  CLI::Option* const fixed =
+      add(command, "nodes", flags.nodes,
+          "Processes that answer behind this one, which takes the requests, watches and replaces "
+          "them (0: this process answers itself)")
+          ->check(CLI::Range(0, 256));
+  CLI::Option* const most = add(command, "max_nodes", flags.max_nodes,
+                                "As many nodes as the load asks for, at most so many")
+                                ->check(CLI::Range(1, 256))
+                                ->excludes(fixed);
+  add(command, "min_nodes", flags.min_nodes,
+      "And at least so many (0: the first request after a pause waits for one)")
+      ->check(CLI::Range(0, 256))
+      ->needs(most);
+  add(command, "node_addresses", flags.node_addresses,
+      "Servers behind this one that others have started: HOST:PORT,HOST:PORT; a name stands for "
+      "all "
+      "of its addresses")
+      ->delimiter(',')
+      ->excludes(fixed)
+      ->excludes(most);
+  add(command, "node_queue_time_ms", flags.node_queue_time_ms,
+      "Requests that wait longer in the queues of nodes, on the average, ask for more nodes (20)")
+      ->check(CLI::PositiveNumber);
+  add(command, "node_cool_down_secs", flags.node_cool_down_secs,
+      "Nodes that were not needed for so long end (60)")
+      ->check(CLI::PositiveNumber);
   add(command, "node_probe_timeout_secs", flags.node_probe_timeout_secs,
       "A node that does not answer for so long gets no requests (1)")
       ->check(CLI::PositiveNumber);

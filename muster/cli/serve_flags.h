@@ -75,6 +75,13 @@ struct ServeFlags {
 
   /// Processes that answer behind this one; 0: this process answers itself.
   std::size_t nodes = 0;
+  /// Bounds of their number where it follows the load; no most: it does not.
+  std::size_t min_nodes = 0;
+  std::size_t max_nodes = 0;
+  /// Servers that answer behind this one, which others have started: HOST:PORT each.
+  std::vector<std::string> node_addresses{};
+  double node_queue_time_ms = 20;
+  double node_cool_down_secs = 60;
   double node_probe_timeout_secs = 1;
   double node_hang_timeout_secs = 3;
   double node_start_timeout_secs = 600;

@@ -2,6 +2,8 @@
 
 #include <signal.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +20,8 @@
 #include "muster/serving/core/config_files.h"
 #include "muster/serving/front/front_server.h"
 #include "muster/serving/front/node_keeper.h"
+#include "muster/serving/front/node_names.h"
+#include "muster/serving/front/remote_nodes.h"
 #include "muster/serving/listener/listening_socket.h"
 
 namespace muster::cli {
@@ -77,18 +81,51 @@ std::vector<std::string> words_after_program() {
   return words;
 }
 
+std::size_t most_nodes(const ServeFlags& flags) { return std::max(flags.nodes, flags.max_nodes); }
+
 NodeProgram::Options program_options(const ServeFlags& flags) {
-  return {
-      .program = torch_program("serve"),
-      .arguments = [&flags, words = words_after_program()](
-                       int number) { return node_arguments(words, flags, flags.nodes, number); },
-      .environment = node_environment(flags.nodes)};
+  return {.program = torch_program("serve"),
+          .arguments =
+              [&flags, words = words_after_program()](int number) {
+                return node_arguments(words, flags, most_nodes(flags), number);
+              },
+          .environment = node_environment(most_nodes(flags))};
 }
 
+// Where their number follows the load, one node starts at least: mistakes are to be reported at the
+// start.
 serving::NodeKeeperOptions keeper_options(const ServeFlags& flags) {
-  return {.nodes = flags.nodes,
+  std::optional<serving::ScalingOptions> scaling;
+  if (flags.max_nodes > 0) {
+    scaling = {
+        .min_nodes = flags.min_nodes,
+        .max_nodes = flags.max_nodes,
+        .slots_per_node = slots_of_node(flags, flags.max_nodes),
+        .queue_time = std::chrono::microseconds(std::llround(flags.node_queue_time_ms * 1000)),
+        .cool_down = to_time(flags.node_cool_down_secs)};
+  }
+  return {.nodes = scaling ? std::max<std::size_t>(1, flags.min_nodes) : flags.nodes,
+          .scaling = scaling,
           .probe_timeout = to_time(flags.node_probe_timeout_secs),
           .hang_timeout = to_time(flags.node_hang_timeout_secs),
+          .start_timeout = to_time(flags.node_start_timeout_secs)};
+}
+
+serving::RemoteNodesOptions remote_options(const ServeFlags& flags) {
+  const bool has_models = !flags.folder.empty() || !flags.model_base_path.empty() ||
+                          !flags.model_config_file.empty() || !flags.models_dir.empty();
+  if (has_models) {
+    throw UsageError("--node-addresses: the models are those of the nodes; leave the folder out");
+  }
+  for (const std::string& name : flags.node_addresses) {
+    try {
+      serving::check_node_name(name);
+    } catch (const InvalidArgument& error) {
+      throw UsageError("--node-addresses: {}", error.message());
+    }
+  }
+  return {.names = flags.node_addresses,
+          .probe_timeout = to_time(flags.node_probe_timeout_secs),
           .start_timeout = to_time(flags.node_start_timeout_secs)};
 }
 
@@ -96,16 +133,22 @@ serving::NodeKeeperOptions keeper_options(const ServeFlags& flags) {
 class ServingNodes {
  public:
   explicit ServingNodes(const ServeFlags& flags)
-      : flags_(flags),
-        options_(front_options(flags, rest_port_of(flags))),
-        program_(program_options(flags)) {
-    options_.metrics = [this](const std::string& path) { return keeper_->metrics(path); };
-    front_.emplace(options_);
-    keeper_.emplace(keeper_options(flags), program_, *front_);
-    keeper_->start();
+      : flags_(flags), options_(front_options(flags, rest_port_of(flags))) {
+    options_.metrics = [this](const std::string& path) { return nodes_->metrics(path); };
+    if (flags.node_addresses.empty()) {
+      const serving::NodeKeeperOptions keeper = keeper_options(flags);
+      program_.emplace(program_options(flags));
+      front_.emplace(options_);
+      nodes_ = std::make_unique<serving::NodeKeeper>(keeper, *program_, *front_);
+    } else {
+      const serving::RemoteNodesOptions remote = remote_options(flags);
+      front_.emplace(options_);
+      nodes_ = std::make_unique<serving::RemoteNodes>(remote, *front_);
+    }
+    nodes_->start();
     front_->open();
-    log::info("Exporting HTTP/REST API at:{}:{} ... nodes={}",
-              flags.address.empty() ? "0.0.0.0" : flags.address, front_->port(), flags.nodes);
+    log::info("Exporting HTTP/REST API at:{}:{} ...",
+              flags.address.empty() ? "0.0.0.0" : flags.address, front_->port());
   }
 
   void run() {
@@ -120,7 +163,7 @@ class ServingNodes {
  private:
   // Files of models are the nodes' to read.
   void reload() {
-    keeper_->send(SIGHUP);
+    nodes_->send(SIGHUP);
     if (flags_.ssl_config_file.empty()) return;
     try {
       front_->set_certificates(tls_of(flags_));
@@ -136,16 +179,16 @@ class ServingNodes {
       log::warning("requests were not answered within --exit-timeout-secs {}",
                    flags_.exit_timeout_secs);
     }
-    keeper_->stop(Deadline::after(to_time(flags_.exit_timeout_secs)));
+    nodes_->stop(Deadline::after(to_time(flags_.exit_timeout_secs)));
     log::info("stopped");
   }
 
   const ServeFlags& flags_;
   FrontOptions options_;
-  NodeProgram program_;
-  // The keeper uses the front, and ends first.
+  std::optional<NodeProgram> program_{};
+  // The nodes use the front, and end first.
   std::optional<serving::FrontServer> front_{};
-  std::optional<serving::NodeKeeper> keeper_{};
+  std::unique_ptr<serving::Nodes> nodes_{};
 };
 
 }  // namespace

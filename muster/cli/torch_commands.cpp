@@ -35,7 +35,9 @@ void add_serve(CLI::App& command) {
   const auto flags = std::make_shared<ServeFlags>();
   add_serve_flags(command, *flags);
   command.callback([flags] {
-    if (flags->nodes > 0) return serve_with_nodes(*flags);
+    if (flags->nodes > 0 || flags->max_nodes > 0 || !flags->node_addresses.empty()) {
+      return serve_with_nodes(*flags);
+    }
     continue_in_torch_program("serve");
   });
 }

@@ -23,6 +23,12 @@ void write_family(const char* name, const char* type, const char* help, const ch
 void FrontCounts::answered(int status) {
   const std::lock_guard lock(mutex_);
   ++statuses_[status];
+  ++answers_;
+}
+
+std::uint64_t FrontCounts::answers() const {
+  const std::lock_guard lock(mutex_);
+  return answers_;
 }
 
 void FrontCounts::retried(const std::string& reason) {

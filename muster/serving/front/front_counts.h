@@ -21,6 +21,9 @@ class FrontCounts {
   /// By state: "up", "starting", "out", "draining".
   void set_nodes(std::map<std::string, std::size_t> by_state);
 
+  /// Requests that were answered so far.
+  std::uint64_t answers() const;
+
   /// As Prometheus reads them.
   std::string page() const;
 
@@ -32,6 +35,7 @@ class FrontCounts {
   std::map<std::string, std::uint64_t> ejections_{};
   std::map<std::string, std::size_t> nodes_{};
   std::size_t waiting_ = 0;
+  std::uint64_t answers_ = 0;
 };
 
 }  // namespace muster::serving

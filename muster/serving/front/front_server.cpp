@@ -102,7 +102,8 @@ struct FrontServer::Impl {
   }
 
   HttpResponse readiness() {
-    if (!is_draining && state->nodes.size() > 0) return text_answer(200, "ok\n");
+    if (!is_draining && (is_ready_without_nodes || state->nodes.size() > 0))
+      return text_answer(200, "ok\n");
     HttpResponse answer =
         text_answer(503, is_draining ? "the server is stopping\n" : state->reason() + "\n");
     answer.headers.emplace_back("Retry-After", "1");
@@ -131,6 +132,7 @@ struct FrontServer::Impl {
   std::vector<std::shared_ptr<RequestForwarder>> forwarders{};
   std::atomic<std::size_t> turn{0};
   std::atomic<bool> is_draining{false};
+  std::atomic<bool> is_ready_without_nodes{false};
   std::mutex timer_mutex{};
   bool is_ending = false;
   std::optional<EventLoop::Timer> sweeper{};
@@ -216,6 +218,10 @@ void FrontServer::probe(const std::shared_ptr<Node>& node, const Deadline& deadl
         if (answer.response && answer.response->status != 200) state->sample.forget();
         on_reply(reply_of(answer));
       });
+}
+
+void FrontServer::set_ready_without_nodes(bool is_ready) {
+  impl_->is_ready_without_nodes = is_ready;
 }
 
 FrontCounts& FrontServer::counts() { return impl_->state->counts; }

@@ -71,6 +71,9 @@ class FrontServer {
   /// where no answer came.
   void probe(const std::shared_ptr<Node>& node, const Deadline& deadline, OnReply on_reply);
 
+  /// Whether it is ready also where there is no node: one is started when a request comes.
+  void set_ready_without_nodes(bool is_ready);
+
   FrontCounts& counts();
   std::size_t waiting() const;
 

@@ -108,6 +108,21 @@ void JoinedMetrics::retire(int node) {
   if (!gone.empty()) add_counters(gone.mapped(), retired_);
 }
 
+double JoinedMetrics::total(std::string_view sample) const {
+  double sum = 0;
+  const auto add = [&](const Page& page) {
+    for (const auto& [name, family] : page.families) {
+      if (!belongs_to(sample, name)) continue;
+      for (const auto& [series, value] : family.samples) {
+        if (std::string_view(series).substr(0, series.find('{')) == sample) sum += value;
+      }
+    }
+  };
+  add(retired_);
+  for (const auto& node : nodes_) add(node.second);
+  return sum;
+}
+
 std::string JoinedMetrics::page() const {
   Page sum = retired_;
   for (const auto& [number, page] : nodes_) {

@@ -18,6 +18,8 @@ class JoinedMetrics {
   void retire(int node);
 
   std::string page() const;
+  /// Sum of a sample over all nodes and labels: "muster_batch_rows_count".
+  double total(std::string_view sample) const;
 
  private:
   struct Family {

@@ -52,6 +52,17 @@ TEST(JoinedMetrics, CountersNeverFall) {
   EXPECT_THAT(page, Not(HasSubstr("node=\"0\"")));
 }
 
+TEST(JoinedMetrics, SumsASampleOverNodesAndLabels) {
+  JoinedMetrics metrics;
+  metrics.update(0,
+                 "# TYPE s histogram\ns_sum{a=\"1\"} 0.5\ns_sum{a=\"2\"} 1\ns_count{a=\"1\"} 7\n");
+  metrics.retire(0);
+  metrics.update(1, "# TYPE s histogram\ns_sum{a=\"1\"} 2\n# TYPE s_sum_of counter\ns_sum_of 9\n");
+  EXPECT_EQ(metrics.total("s_sum"), 3.5);
+  EXPECT_EQ(metrics.total("s_count"), 7);
+  EXPECT_EQ(metrics.total("t"), 0);
+}
+
 TEST(JoinedMetrics, TakesNamesWithColonsAndLinesThatAreNone) {
   JoinedMetrics metrics;
   metrics.update(0,

@@ -171,6 +171,16 @@ void KeptNode::kill(const std::string& reason) {
   process_->send(SIGKILL);
 }
 
+void KeptNode::drain(FrontServer& front) {
+  state_ = State::kDraining;
+  front.remove(*node_);
+}
+
+void KeptNode::resume(FrontServer& front) {
+  state_ = State::kUp;
+  front.add(node_);
+}
+
 void KeptNode::end() {
   state_ = State::kEnding;
   process_->send(SIGTERM);

@@ -22,6 +22,8 @@ class KeptNode {
     kUp,
     /// Gets no requests: it failed some, or does not answer.
     kOut,
+    /// Is not needed any more: gets no requests, and ends when it has answered those that it has.
+    kDraining,
     /// Has been asked to end.
     kEnding,
   };
@@ -41,6 +43,11 @@ class KeptNode {
   /// gives it some again, and kills it where it does not answer. `others` are there to take its
   /// requests.
   void look(FrontServer& front, bool has_others);
+  void drain(FrontServer& front);
+  /// Is needed after all.
+  void resume(FrontServer& front);
+  /// Whether it has answered all that it has got.
+  bool is_drained() const { return state_ == State::kDraining && node_->in_flight == 0; }
   void end();
   /// Why this keeper has killed it; nothing when it has not.
   const std::optional<std::string>& killed_for() const { return killed_for_; }

@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <map>
@@ -18,6 +19,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/serving/front/kept_node_internal.h"
+#include "muster/serving/front/node_load_internal.h"
 #include "muster/serving/front/node_metrics.h"
 
 namespace muster::serving {
@@ -29,9 +31,8 @@ using std::chrono::milliseconds;
 // How late an end that closes no stream, or a probe that takes too long, is noticed.
 constexpr milliseconds kLook{20};
 constexpr milliseconds kMetricsPatience{1000};
-constexpr milliseconds kMetricsInterval{1000};
-// A node that ends before it was up for so long is not replaced at once the next time.
-constexpr std::chrono::seconds kSteady{5};
+constexpr milliseconds kMetricsInterval{500};
+// Between starts of nodes that end before they answer.
 constexpr milliseconds kFirstPause{100};
 constexpr milliseconds kLongestPause{10'000};
 
@@ -43,6 +44,7 @@ const char* name_of_state(KeptNode::State state) {
       return "up";
     case KeptNode::State::kOut:
       return "out";
+    case KeptNode::State::kDraining:
     case KeptNode::State::kEnding:
       break;
   }
@@ -53,7 +55,9 @@ const char* name_of_state(KeptNode::State state) {
 
 struct NodeKeeper::Impl {
   Impl(const NodeKeeperOptions& given, NodeStarter& its_starter, FrontServer& its_front)
-      : options(given), starter(its_starter), front(its_front) {}
+      : options(given), starter(its_starter), front(its_front), target(given.nodes) {
+    if (options.scaling) load.emplace(*options.scaling);
+  }
 
   // In the thread of the keeper.
   void keep(const std::stop_token& stop) {
@@ -63,8 +67,11 @@ struct NodeKeeper::Impl {
       for (const auto& node : nodes) node->read(front);
       reap();
       for (const auto& node : nodes) node->look(front, count(KeptNode::State::kUp) > 1);
-      start_missing();
       refresh_metrics();
+      decide();
+      drain_needless();
+      end_drained();
+      start_missing();
       publish();
     }
     end_all();
@@ -109,7 +116,11 @@ struct NodeKeeper::Impl {
       front.abandon(*node.node());
       metrics.retire(*node.node());
     }
-    if (is_expected) return;
+    if (is_expected) {
+      log::info("node {} has ended, as it was asked to process={} seconds={:.2f}", node.number(),
+                node.process().process(), node.seconds());
+      return;
+    }
     front.counts().node_ended(reason);
     const std::string text = fmt::format("node {} {}", node.number(), reason);
     log::warning("{}; another one takes its place process={} seconds={:.2f}", text,
@@ -118,10 +129,9 @@ struct NodeKeeper::Impl {
     note_failure(node, text);
   }
 
-  // Those that end again and again are not started all the time.
+  // Those that end again and again before they answer are not started all the time.
   void note_failure(const KeptNode& node, const std::string& text) {
-    const bool was_steady = node.was_up() && node.seconds() > kSteady.count();
-    failures = was_steady ? 0 : failures + 1;
+    failures = node.was_up() ? 0 : failures + 1;
     if (failures > 1) {
       next_start = KeeperClock::now() +
                    std::min(kFirstPause * (1 << std::min(failures - 2, 8)), kLongestPause);
@@ -132,9 +142,62 @@ struct NodeKeeper::Impl {
     changed.notify_all();
   }
 
+  // Nodes that answer or will.
+  std::size_t wanted_nodes() const {
+    return nodes.size() - count(KeptNode::State::kEnding) - count(KeptNode::State::kDraining);
+  }
+
+  void decide() {
+    // Before the first ones are up there is nothing to decide about.
+    has_started = has_started || count(KeptNode::State::kUp) >= options.nodes;
+    if (!load || !has_started) return;
+    std::size_t in_flight = front.waiting();
+    for (const auto& node : nodes) {
+      if (node->was_up()) in_flight += node->node()->in_flight;
+    }
+    const std::size_t before = target;
+    target = load->look({.in_flight = in_flight,
+                         .waiting = front.waiting(),
+                         .answers = front.counts().answers(),
+                         .nodes = wanted_nodes(),
+                         .target = target},
+                        metrics);
+    if (before == 0 && target > 0) front.set_reason("there was no node, and one is starting");
+  }
+
+  void drain_needless() {
+    // The youngest first: those that start have nothing to finish.
+    for (std::size_t i = nodes.size(); i-- > 0 && wanted_nodes() > target;) {
+      KeptNode& node = *nodes[i];
+      if (node.state() == KeptNode::State::kUp) node.drain(front);
+      if (node.state() == KeptNode::State::kStarting) node.end();
+    }
+  }
+
+  void end_drained() {
+    for (const auto& node : nodes) {
+      if (!node->is_drained()) continue;
+      // Its numbers are asked for a last time.
+      auto& answers = farewells[node->number()];
+      if (!answers) answers = metrics.refresh(front, node->node());
+      if (*answers > 0) continue;
+      farewells.erase(node->number());
+      node->end();
+    }
+  }
+
+  void resume_draining() {
+    for (const auto& node : nodes) {
+      if (wanted_nodes() >= target) return;
+      if (node->state() != KeptNode::State::kDraining) continue;
+      farewells.erase(node->number());
+      node->resume(front);
+    }
+  }
+
   void start_missing() {
-    const std::size_t ending = count(KeptNode::State::kEnding);
-    while (nodes.size() - ending < options.nodes && KeeperClock::now() >= next_start) {
+    resume_draining();
+    while (wanted_nodes() < target && KeeperClock::now() >= next_start) {
       const int number = next_number++;
       try {
         nodes.push_back(std::make_unique<KeptNode>(number, starter.start(number), options));
@@ -167,6 +230,7 @@ struct NodeKeeper::Impl {
       if (node->state() == KeptNode::State::kUp) now_up.push_back(node->node());
     }
     front.counts().set_nodes(std::move(by_state));
+    front.set_ready_without_nodes(load && options.scaling->min_nodes == 0 && failures == 0);
     const std::lock_guard lock(mutex);
     up = std::move(now_up);
     changed.notify_all();
@@ -213,6 +277,11 @@ struct NodeKeeper::Impl {
   int failures = 0;
   KeeperClock::time_point next_start{};
   KeeperClock::time_point next_metrics = KeeperClock::now() + kMetricsInterval;
+  std::size_t target;
+  std::optional<NodeLoad> load{};
+  bool has_started = false;
+  // Last questions to nodes that are drained: how many are not answered yet.
+  std::map<int, std::shared_ptr<const std::atomic<std::size_t>>> farewells{};
 
   std::mutex mutex{};
   std::condition_variable changed{};

@@ -40,19 +40,28 @@ void NodeMetrics::Pages::update(const std::string& path, int node,
   if (!retired.contains(node)) by_path[path].update(node, reply.body);
 }
 
-void NodeMetrics::refresh(FrontServer& front, const std::shared_ptr<Node>& node) {
+std::shared_ptr<const std::atomic<std::size_t>> NodeMetrics::refresh(
+    FrontServer& front, const std::shared_ptr<Node>& node) {
   std::vector<std::string> paths;
   {
     const std::lock_guard lock(pages_->mutex);
     paths.reserve(pages_->by_path.size());
     for (const auto& page : pages_->by_path) paths.push_back(page.first);
   }
+  const auto left = std::make_shared<std::atomic<std::size_t>>(paths.size());
   for (const std::string& path : paths) {
     front.get(node, path, Deadline::after(kPatience),
-              [pages = pages_, path, number = node->number](const FrontServer::Reply& reply) {
+              [pages = pages_, path, left, number = node->number](const FrontServer::Reply& reply) {
                 pages->update(path, number, reply);
+                --*left;
               });
   }
+  return left;
+}
+
+double NodeMetrics::total(std::string_view sample) const {
+  const std::lock_guard lock(pages_->mutex);
+  return pages_->by_path["/metrics"].total(sample);
 }
 
 std::string NodeMetrics::page(FrontServer& front, const std::vector<std::shared_ptr<Node>>& nodes,
