@@ -31,6 +31,7 @@ void add_events(CLI::App& command);
 void add_model(CLI::App& command);
 void add_export(CLI::App& command);
 void add_predict(CLI::App& command);
+void add_explain_instances(CLI::App& command);
 void add_batch_predict(CLI::App& command);
 void add_serve(CLI::App& command);
 void add_load(CLI::App& command);

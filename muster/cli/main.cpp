@@ -20,6 +20,8 @@ constexpr Command kCommands[] = {
     {"model", "show, run and scan SavedModels", add_model},
     {"export", "export a trained model for other programs", add_export},
     {"predict", "predict instances with a SavedModel, as gcloud's local predict does", add_predict},
+    {"explain", "say what each input of an instance adds to an output of a SavedModel",
+     add_explain_instances},
     {"batch-predict", "predict files of instances, as gcloud's jobs submit prediction does",
      add_batch_predict},
     {"serve", "serve models over REST and gRPC, as TensorFlow Serving does", add_serve},

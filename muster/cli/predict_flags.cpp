@@ -5,7 +5,7 @@
 
 namespace muster::cli {
 
-void add_predict_flags(CLI::App& command, PredictFlags& flags) {
+void add_instance_flags(CLI::App& command, PredictFlags& flags) {
   auto* const who = command.add_option_group("model", "The model");
   who->add_option("--model-dir,--model_dir", flags.model_dir,
                   "A SavedModel, or a folder of numbered ones, of which the highest is used");
@@ -27,6 +27,10 @@ void add_predict_flags(CLI::App& command, PredictFlags& flags) {
                      "The signature to run (the only one, or serving_default)");
   command.add_option("--tag_set,--tag-set,--tag", flags.tag_set,
                      "The tags of the graph, separated by commas (serve); '' is none");
+}
+
+void add_predict_flags(CLI::App& command, PredictFlags& flags) {
+  add_instance_flags(command, flags);
   command.add_option("--framework", flags.framework, "Ignored; every model is a SavedModel");
   add_json_flag(command, flags.as_json, "One JSON object, {\"predictions\": [...]}");
   add_limit_flags(command, flags.limits);

@@ -24,6 +24,8 @@ struct PredictFlags {
   executor::RunLimits limits{};
 };
 
+/// Which model, and which instances.
+void add_instance_flags(CLI::App& command, PredictFlags& flags);
 /// The flags of `muster predict`.
 void add_predict_flags(CLI::App& command, PredictFlags& flags);
 

@@ -158,6 +158,7 @@ serving::StoreOptions store_options(const ServeFlags& flags) {
   options.load = serving::executable_loader({.tags = tags_of(flags.saved_model_tags),
                                              .device = device_of(flags),
                                              .declared_shapes = false,
+                                             .explain = true,
                                              .limits = flags.limits,
                                              .memory = memory_pool(flags)});
   if (flags.enable_model_warmup) {

@@ -53,6 +53,7 @@ constexpr muster::cli::Command kCommands[] = {
     {"model", "run SavedModels",
      [](CLI::App& command) { muster::cli::add_commands(command, kModelCommands); }},
     {"predict", "answer instances with a SavedModel", muster::cli::add_predict},
+    {"explain", "say what each input adds to an output", muster::cli::add_explain_instances},
     {"batch-predict-worker", "answer shards of a batch prediction",
      muster::cli::add_batch_predict_worker},
     {"serve", "answer requests over REST and gRPC", muster::cli::add_serve},

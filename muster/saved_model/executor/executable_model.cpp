@@ -15,9 +15,12 @@
 #include "muster/saved_model/executor/bundle_value_internal.h"
 #include "muster/saved_model/executor/captured_plan_internal.h"
 #include "muster/saved_model/executor/fused_layer_internal.h"
+#include "muster/saved_model/executor/integrated_gradients_internal.h"
 #include "muster/saved_model/executor/plan_internal.h"
 #include "muster/saved_model/executor/sizes_internal.h"
+#include "muster/saved_model/graph/check.h"
 #include "muster/saved_model/graph/default_attrs.h"
+#include "muster/saved_model/graph/inline_functions.h"
 
 namespace muster::executor {
 namespace {
@@ -105,6 +108,46 @@ bool fits_input(const SignatureInput& input, const graph::TensorValue& value) {
   throw Internal("the inputs of the signature {} are not in order", signature);
 }
 
+bool is_floating_point(graph::DataType type) {
+  type = graph::without_ref(type);
+  return type == graph::DataType::kFloat || type == graph::DataType::kDouble ||
+         type == graph::DataType::kHalf || type == graph::DataType::kBfloat16;
+}
+
+// The output that is explained.
+std::string chosen_output(std::string_view name, const graph::SignatureDef& signature,
+                          const std::string& wanted) {
+  std::vector<std::string> numbers;
+  for (const auto& [key, info] : signature.outputs) {
+    if (is_floating_point(info.dtype)) numbers.push_back(key);
+  }
+  const auto has = [&](const std::string& key) { return std::ranges::count(numbers, key) > 0; };
+  if (!wanted.empty()) {
+    if (has(wanted)) return wanted;
+    throw InvalidArgument("the signature {} has no output {} of floating-point numbers; it has {}",
+                          name, wanted,
+                          numbers.empty() ? "none" : fmt::format("{}", fmt::join(numbers, ", ")));
+  }
+  if (numbers.empty()) {
+    throw FailedPrecondition(
+        "the signature {} has no output of floating-point numbers, and only these can be explained",
+        name);
+  }
+  if (numbers.size() == 1) return numbers.front();
+  if (has("logits")) return "logits";
+  throw InvalidArgument("say which output of the signature {} is to be explained: {}", name,
+                        fmt::join(numbers, ", "));
+}
+
+void check_one_row(const Values& inputs) {
+  for (const auto& [name, value] : inputs) {
+    const auto shape = shape_of(value);
+    if (shape.empty() || shape[0] == 1) continue;
+    throw InvalidArgument("the input {} has {} rows; one row is explained at a time", name,
+                          shape[0]);
+  }
+}
+
 }  // namespace
 
 struct ExecutableModel::Impl {
@@ -120,6 +163,28 @@ struct ExecutableModel::Impl {
     std::unique_ptr<CapturedPlan> captured{};
     // Where requests of some rows can be computed so.
     std::unique_ptr<const ArenaPlan> arena{};
+    // Before layers were fused, where requests are explained.
+    std::unique_ptr<Plan> explained{};
+
+    // Throws unless they are the signature's.
+    void check(std::string_view signature, const Values& given) const {
+      // Both are sorted by name.
+      auto next = given.begin();
+      for (const Input& input : inputs) {
+        if (next == given.end() || next->first != input.name) refuse(signature, inputs, given);
+        check_input(input.name, input.type, input.shape, next->second);
+        ++next;
+      }
+      if (next != given.end()) refuse(signature, inputs, given);
+    }
+
+    // The inputs are checked.
+    static Slots arguments_of(const Values& given) {
+      Slots arguments;
+      arguments.reserve(given.size());
+      for (const auto& [name, value] : given) arguments.push_back(to_slot(value));
+      return arguments;
+    }
 
     // Nothing where the plan is to be run. The inputs are checked.
     std::optional<Values> run_in_arena(const Values& given, Budget& budget) const {
@@ -158,8 +223,8 @@ struct ExecutableModel::Impl {
 
   bool captures() const { return options.capture && options.device.is_cuda(); }
 
-  Planner planner(const Path& dir, Budget& budget) {
-    return Planner({.graph = meta.graph,
+  Planner planner(const graph::GraphDef& graph, const Path& dir, Budget& budget) {
+    return Planner({.graph = graph,
                     .ops = OpTable::standard(),
                     .device = options.device,
                     .resources = resources,
@@ -205,6 +270,40 @@ struct ExecutableModel::Impl {
         throw;
       }
     }
+  }
+
+  // Gradients are not computed through calls of functions, which exports of TensorFlow 2 are made
+  // of. Where they cannot be written out, explain() says which call is in its way.
+  void plan_explained(const Path& dir, Budget& budget) {
+    if (!options.explain || meta.graph.functions.empty()) return;
+    try {
+      graph::check_graph(meta.graph);
+      const graph::MetaGraph flat = graph::inline_functions(meta);
+      Planner flat_planner = planner(flat.graph, dir, budget);
+      for (auto& [name, one] : ready) {
+        const graph::SignatureDef& signature = graph::find_signature(flat, name);
+        std::vector<std::string> feeds;
+        std::vector<std::string> fetches;
+        for (const auto& [key, info] : signature.inputs) feeds.push_back(info.name);
+        for (const auto& [key, info] : signature.outputs) fetches.push_back(info.name);
+        one.explained = std::make_unique<Plan>(flat_planner.plan(feeds, fetches, {}));
+      }
+    } catch (const Error& error) {
+      log::debug("functions are not written out for explanations: {}", error.what());
+      for (auto& item : ready) item.second.explained.reset();
+    }
+  }
+
+  // Steps that explain() goes through.
+  void rewrite_explained(Ready& one, Budget& budget) const {
+    if (!options.explain) return;
+    if (one.explained == nullptr) {
+      one.explained = std::make_unique<Plan>(one.plan);
+    } else {
+      one.explained->fold(!one.explained->may_assign(), budget);
+      one.explained->merge();
+    }
+    one.explained->forget_nodes();
   }
 
   void restore(Planner& planner, const Path& dir, Budget& budget) {
@@ -260,6 +359,7 @@ struct ExecutableModel::Impl {
     for (auto& [name, one] : ready) {
       one.plan.fold(stay, budget);
       one.plan.merge();
+      rewrite_explained(one, budget);
       if (options.fuse_layers) one.plan.fuse(layers, budget);
       if (options.arena) one.arena = ArenaPlan::make(one.plan, tables_stay);
       if (!captures()) {
@@ -322,8 +422,9 @@ ExecutableModel ExecutableModel::from(graph::MetaGraph meta, const Path& dir,
   graph::add_default_attrs(impl->meta.graph);
   impl->options = options;
   Budget budget(options.limits, options.memory.get());
-  Planner planner = impl->planner(dir, budget);
+  Planner planner = impl->planner(impl->meta.graph, dir, budget);
   impl->add_signatures(planner);
+  impl->plan_explained(dir, budget);
   impl->check_assets(dir);
   impl->restore(planner, dir, budget);
   impl->initialize(planner, dir, budget);
@@ -377,22 +478,11 @@ std::optional<TensorValues> ExecutableModel::run_in_arena(std::string_view signa
 
 Values ExecutableModel::run(std::string_view signature, const Values& inputs) const {
   const Impl::Ready& ready = impl_->find(signature);
-  // Both are sorted by name.
-  auto given = inputs.begin();
-  for (const Impl::Input& input : ready.inputs) {
-    if (given == inputs.end() || given->first != input.name) {
-      refuse(signature, ready.inputs, inputs);
-    }
-    check_input(input.name, input.type, input.shape, given->second);
-    ++given;
-  }
-  if (given != inputs.end()) refuse(signature, ready.inputs, inputs);
+  ready.check(signature, inputs);
   const at::NoGradGuard no_grad;
   Budget budget(impl_->options.limits, impl_->options.memory.get());
   if (auto answer = ready.run_in_arena(inputs, budget)) return std::move(*answer);
-  Slots arguments;
-  arguments.reserve(ready.inputs.size());
-  for (const auto& [name, value] : inputs) arguments.push_back(to_slot(value));
+  Slots arguments = Impl::Ready::arguments_of(inputs);
   const Slots results = ready.run(std::move(arguments), budget);
   Values outputs;
   for (std::size_t i = 0; i < results.size(); ++i) {
@@ -407,6 +497,40 @@ Values ExecutableModel::run(std::string_view signature, const Values& inputs) co
     }
   }
   return outputs;
+}
+
+Explanation ExecutableModel::explain(std::string_view signature, const Values& inputs,
+                                     const ExplainOptions& options,
+                                     const std::optional<Values>& baseline) const {
+  const Impl::Ready& ready = impl_->find(signature);
+  if (ready.explained == nullptr) {
+    throw FailedPrecondition("the model was loaded without what explanations need");
+  }
+  options.check();
+  ready.check(signature, inputs);
+  check_one_row(inputs);
+  GradientPath::Request request{.arguments = Impl::Ready::arguments_of(inputs)};
+  for (const Impl::Input& input : ready.inputs) request.names.push_back(input.name);
+  if (baseline) {
+    try {
+      ready.check(signature, *baseline);
+      check_one_row(*baseline);
+    } catch (Error& error) {
+      error.add_context("the baseline");
+      throw;
+    }
+    request.baseline = Impl::Ready::arguments_of(*baseline);
+  }
+  request.output =
+      chosen_output(signature, impl_->signatures.find(signature)->second, options.output);
+  request.fetch = static_cast<std::size_t>(std::ranges::find(ready.outputs, request.output) -
+                                           ready.outputs.begin());
+  const std::string output = request.output;
+  Budget budget(impl_->options.limits, impl_->options.memory.get());
+  GradientPath path(*ready.explained, std::move(request), budget);
+  Explanation made = integrate_gradients(path, options);
+  made.output = output;
+  return made;
 }
 
 std::vector<std::string> supported_operations() { return OpTable::standard().names(); }

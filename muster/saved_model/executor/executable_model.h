@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "muster/base/file_system.h"
+#include "muster/saved_model/executor/explanation.h"
 #include "muster/saved_model/executor/memory_pool.h"
 #include "muster/saved_model/executor/run_limits.h"
 #include "muster/saved_model/executor/value.h"
@@ -43,6 +44,9 @@ struct LoadOptions {
   /// Whether requests of some rows are computed in an arena, where the graph is made of operations
   /// that can be: faster, with the same results.
   bool arena = true;
+  /// Whether explain() is answered: signatures are kept as they were before layers were fused, too.
+  /// Weights that are constants of the graph are then in memory twice; variables are not.
+  bool explain = false;
   /// Limits of each request, and of the load itself. A thread whose ComputeDeadline passes gives
   /// up, too.
   RunLimits limits{};
@@ -90,6 +94,16 @@ class ExecutableModel {
                                            const TensorValues& inputs) const;
   /// Whether run() tries that for a signature. Throws NotFound.
   bool has_arena(std::string_view signature) const;
+
+  /// Integrated gradients: the part of each input in a number of an output, on the straight way
+  /// from a baseline to these inputs. Both have one row. Inputs of floating-point numbers have parts
+  /// for each element; words and whole numbers one each, by the rows that they stand for in tables
+  /// or embeddings. Without a baseline all of these begin at 0. Throws what run() throws;
+  /// FailedPrecondition for a model that was loaded without LoadOptions::explain, or an output that
+  /// no input changes; Unimplemented where an operation on the way has no gradient here, naming it.
+  Explanation explain(std::string_view signature, const Values& inputs,
+                      const ExplainOptions& options = {},
+                      const std::optional<Values>& baseline = std::nullopt) const;
 
  private:
   struct Impl;

@@ -195,7 +195,7 @@ std::optional<at::Tensor> pool_channels_last(const Inputs& inputs, const Window&
                                              const std::vector<std::int64_t>& size) {
   const at::Tensor in = inputs.tensor(0);
   const bool fits = window.layout == Layout::kChannelsLast && in.dim() == 4 && in.is_cpu() &&
-                    in.scalar_type() == at::kFloat && in.is_contiguous() &&
+                    in.scalar_type() == at::kFloat && in.is_contiguous() && !in.requires_grad() &&
                     window.padding.kind() != "EXPLICIT";
   if (!fits) return std::nullopt;
   const std::array<std::int64_t, 4> channels_first{in.size(0), in.size(3), in.size(1), in.size(2)};

@@ -61,6 +61,7 @@ class Plan {
   friend class ArenaPlan;
   friend class CapturedPlan;
   friend class ChainFusion;
+  friend class GradientPath;
   friend class LayerFusion;
   friend class Planner;
 

@@ -109,7 +109,11 @@ class PartialView {
     if (sizes_[at] > 1) strides_[at] *= step;
   }
 
-  at::Tensor view() const { return viewed(in_, sizes_, strides_, first_); }
+  at::Tensor view() const {
+    // libtorch's own for tensors whose gradients are asked for.
+    if (in_.requires_grad()) return in_.as_strided(sizes_, strides_, in_.storage_offset() + first_);
+    return viewed(in_, sizes_, strides_, first_);
+  }
 
   // Elements in another order are copied.
   void take_places(std::int64_t axis, const std::vector<std::int64_t>& places) {
@@ -365,6 +369,7 @@ StringTensor strings_at(const Inputs& inputs, const StringTensor& from, const Fe
 std::optional<Slots> gather_on_host(const Inputs& inputs, const at::Tensor& indices) {
   const Value held = inputs.value(0);
   const auto* tensor = std::get_if<at::Tensor>(&held);
+  if (tensor != nullptr && tensor->requires_grad()) return std::nullopt;
   const at::IntArrayRef shape =
       tensor != nullptr ? tensor->sizes() : at::IntArrayRef(std::get<StringTensor>(held).shape());
   const auto type = indices.scalar_type();

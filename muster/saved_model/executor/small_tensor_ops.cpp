@@ -79,7 +79,9 @@ at::Tensor alias_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-bool is_readable(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.is_contiguous(); }
+bool is_readable(const at::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.is_contiguous() && !tensor.requires_grad();
+}
 
 at::Tensor empty_on_host(at::IntArrayRef sizes, at::ScalarType type) {
   at::Tensor used = recycled(sizes, type);

@@ -13,7 +13,8 @@ namespace muster::executor {
 /// Up to this many elements it is the way that costs, not the work.
 inline constexpr std::int64_t kFewNumbers = 64;
 
-/// Whether these loops may read it: in the memory of the host, contiguous.
+/// Whether these loops may read it: in the memory of the host, contiguous, and without a gradient,
+/// which libtorch's operations alone compute.
 bool is_readable(const at::Tensor& tensor);
 inline bool is_few(const at::Tensor& tensor) {
   return tensor.numel() <= kFewNumbers && is_readable(tensor);

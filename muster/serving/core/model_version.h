@@ -33,6 +33,12 @@ class ModelVersion : public std::enable_shared_from_this<ModelVersion> {
   /// until `done` is called. Throws NotFound.
   void start(std::string_view signature, Tensors inputs, const Deadline& deadline,
              std::uint64_t priority, BatchQueue::Done done) const;
+  /// As Servable::explain has it, in this thread.
+  Explanations explain(std::string_view signature, const Tensors& inputs,
+                       const executor::ExplainOptions& options,
+                       const std::optional<Tensors>& baseline) const {
+    return servable_->explain(signature, inputs, options, baseline);
+  }
   /// Requests that wait, of all signatures.
   std::size_t waiting() const;
 

@@ -3,10 +3,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "muster/base/error.h"
 #include "muster/base/file_system.h"
+#include "muster/saved_model/executor/explanation.h"
 #include "muster/saved_model/graph/saved_model.h"
 #include "muster/serving/codec/instances.h"
 
@@ -16,6 +20,7 @@
 namespace muster::serving {
 
 using serving::Tensors;
+using Explanations = std::vector<executor::Explanation>;
 using Signatures = std::map<std::string, graph::SignatureDef, std::less<>>;
 
 /// One loaded version of a model. All functions may be called from any thread.
@@ -26,6 +31,14 @@ class Servable {
   virtual const Signatures& signatures() const = 0;
   /// Computes all outputs of a signature. Throws InvalidArgument for inputs that do not fit.
   virtual Tensors run(std::string_view signature, const Tensors& inputs) const = 0;
+  /// The part of each input in an output, row by row; the baseline has one row. Throws as
+  /// ExecutableModel::explain does.
+  virtual Explanations explain(std::string_view signature, const Tensors& /*inputs*/,
+                               const executor::ExplainOptions& /*options*/,
+                               const std::optional<Tensors>& /*baseline*/) const {
+    throw Unimplemented("the signature {} cannot be explained: its model has no gradients",
+                        signature);
+  }
 };
 
 /// Loads the SavedModel of a folder. Throws when it cannot.

@@ -67,6 +67,23 @@ class FakeServable : public Servable {
     return outputs;
   }
 
+  // The output y is x and a constant.
+  Explanations explain(std::string_view, const Tensors& inputs,
+                       const executor::ExplainOptions& options,
+                       const std::optional<Tensors>& baseline) const override {
+    Explanations all;
+    const float start = baseline ? baseline->at("x").values<float>()[0] : 0;
+    for (const float x : inputs.at("x").values<float>()) {
+      all.push_back({.output = "y",
+                     .value = x + added_,
+                     .baseline_value = start + added_,
+                     .attributions = {{.feature = "x", .shape = {}, .values = {x - start}}},
+                     .steps = options.steps,
+                     .is_complete = true});
+    }
+    return all;
+  }
+
  private:
   float added_;
   Signatures signatures_;

@@ -7,8 +7,10 @@
 #include <cstdio>
 #include <exception>
 #include <set>
+#include <thread>
 #include <utility>
 
+#include "muster/base/compute_deadline.h"
 #include "muster/base/error.h"
 
 namespace muster::serving {
@@ -143,6 +145,47 @@ void Service::run(Call& call, const Prepare& prepare, const Steps& steps) {
     throw;
   }
   count(request, nullptr);
+}
+
+Explanations Service::explain(Call& call, const MakeExplainInputs& inputs) {
+  /// Counts those that are computed.
+  struct Turn {
+    explicit Turn(std::atomic<std::int64_t>& of) : count(of) { ++count; }
+    ~Turn() { --count; }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    std::atomic<std::int64_t>& count;
+  };
+  Request request(in_flight_, call);
+  Explanations made;
+  try {
+    request.version = store_.draw(call.model, call.version);
+    const ModelVersion& version = *request.version;
+    request.record.version = version.number();
+    const graph::SignatureDef* const signature = version.find_signature(call.signature);
+    if (signature == nullptr) {
+      throw NotFound("Serving signature key \"{}\" not found.", call.signature);
+    }
+    request.record.signature = call.signature;
+    const ExplainInputs given = inputs(*signature);
+    request.record.rows = rows_of(given.inputs);
+    const Turn turn(explaining_);
+    const auto most = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+    if (explaining_.load() > most) {
+      throw ResourceExhausted(
+          "{} requests are being explained, and more are not at one time; try "
+          "again later",
+          most);
+    }
+    const ComputeDeadline scope(call.deadline);
+    made = version.explain(call.signature, given.inputs, given.options, given.baseline);
+    call.found = request.version;
+  } catch (...) {
+    count(request, std::current_exception());
+    throw;
+  }
+  count(request, nullptr);
+  return made;
 }
 
 void Service::configure(std::vector<ModelConfig> models) {

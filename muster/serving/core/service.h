@@ -71,6 +71,18 @@ class Service {
   /// The same for callers that wait: throws the failure.
   void run(Call& call, const Prepare& prepare, const Steps& steps);
 
+  /// Inputs and choices of an explanation.
+  struct ExplainInputs {
+    Tensors inputs{};
+    executor::ExplainOptions options{};
+    std::optional<Tensors> baseline{};
+  };
+  using MakeExplainInputs = std::function<ExplainInputs(const graph::SignatureDef& signature)>;
+  /// Explains a request in the calling thread, until the call's deadline; it is counted as others
+  /// are. Throws NotFound as start() does, what the version throws, and ResourceExhausted while as
+  /// many as there are processors are explained, so that predictions go on.
+  Explanations explain(Call& call, const MakeExplainInputs& inputs);
+
   /// How many calls of gRPC there may be at one time: models share them. To be said before the
   /// first call; any number when it is not.
   void limit_grpc_calls(std::size_t calls) { grpc_calls_.emplace(calls); }
@@ -112,6 +124,7 @@ class Service {
   Statistics statistics_;
   std::optional<FairShare> grpc_calls_{};
   std::atomic<std::int64_t> in_flight_{0};
+  std::atomic<std::int64_t> explaining_{0};
   std::atomic<bool> draining_{false};
   mutable std::mutex mutex_;
   std::map<std::string, ModelConfig, std::less<>> known_;

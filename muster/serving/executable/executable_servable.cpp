@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "muster/serving/executable/explain_rows.h"
 #include "muster/serving/executable/run_signature.h"
 
 namespace muster::serving {
@@ -17,6 +18,12 @@ class ExecutableServable : public serving::Servable {
   serving::Tensors run(std::string_view signature, const serving::Tensors& inputs) const override {
     if (auto answer = model_.run_in_arena(signature, inputs)) return std::move(*answer);
     return run_signature(model_, signature, inputs);
+  }
+
+  serving::Explanations explain(std::string_view signature, const serving::Tensors& inputs,
+                                const executor::ExplainOptions& options,
+                                const std::optional<serving::Tensors>& baseline) const override {
+    return explain_rows(model_, signature, inputs, options, baseline);
   }
 
  private:

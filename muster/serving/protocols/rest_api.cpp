@@ -18,8 +18,6 @@ namespace {
 
 // Smaller answers fit one packet anyway.
 constexpr std::size_t kWorthCompressing = 1400;
-// Says which version has answered: bodies of TensorFlow Serving's answers do not.
-constexpr const char* kVersionHeader = "X-Muster-Version";
 
 HttpResponse plain(int status, std::string body) {
   return {.status = status, .content_type = "text/plain; charset=utf-8", .body = std::move(body)};

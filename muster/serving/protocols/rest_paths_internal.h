@@ -71,4 +71,7 @@ std::optional<ModelPath> parse_model_path(std::string_view text, bool numeric_ve
 
 HttpResponse json_answer(std::string body);
 
+/// Says which version has answered: bodies of TensorFlow Serving's answers do not.
+inline constexpr const char* kVersionHeader = "X-Muster-Version";
+
 }  // namespace muster::serving

@@ -6,6 +6,7 @@
 
 #include "muster/base/error.h"
 #include "muster/serving/codec/example_request.h"
+#include "muster/serving/codec/explain_request.h"
 #include "muster/serving/codec/predict_request.h"
 #include "muster/serving/protocols/tensorflow/method_names_internal.h"
 #include "muster/serving/protocols/tensorflow/tensor_proto_internal.h"
@@ -175,6 +176,21 @@ RestResult begin_regress(RestContext& context, Call call) {
   return std::make_unique<ClassifyOrRegress>(context, std::move(call), /*classify=*/false);
 }
 
+// In the thread that has read the request: what takes this long needs no batch.
+RestResult explain(RestContext& context, Call call) {
+  const ExplainRequest request = ExplainRequest::from_json(context.request.body);
+  call.method = "Explain";
+  call.signature = request.signature_name();
+  HttpResponse answer = json_answer(serving::explain_answer(
+      context.service.explain(call, [&](const graph::SignatureDef& signature) {
+        return Service::ExplainInputs{.inputs = request.inputs(signature),
+                                      .options = request.options(),
+                                      .baseline = request.baseline(signature)};
+      })));
+  answer.headers.emplace_back(kVersionHeader, std::to_string(call.found->number()));
+  return answer;
+}
+
 /// A GET below /v1/models/MODEL.
 struct ModelPage {
   // As ModelPath has them.
@@ -196,6 +212,7 @@ constexpr ModelCall kModelCalls[] = {
     {"predict", begin_predict},
     {"classify", begin_classify},
     {"regress", begin_regress},
+    {"explain", explain},
 };
 
 HttpResponse list_of_models(RestContext& context) {
