@@ -28,17 +28,20 @@ struct KindEntry {
   double longest = 3.0;
 };
 
-constexpr std::array<KindEntry, 10> kKinds{{
+constexpr std::array<KindEntry, 13> kKinds{{
     {.kind = Kind::kKill, .name = "kill", .share = 6, .has_span = false},
     {.kind = Kind::kCrash, .name = "crash", .share = 2, .longest = 5.0},
     {.kind = Kind::kStop, .name = "stop", .share = 3, .longest = 5.0},
     {.kind = Kind::kTerminate, .name = "terminate", .share = 2, .has_span = false},
     {.kind = Kind::kReset, .name = "reset", .share = 3, .has_task = false, .has_span = false},
     {.kind = Kind::kCut, .name = "cut", .share = 3, .has_other = true, .longest = 6.0},
+    {.kind = Kind::kIsolate, .name = "isolate", .share = 2, .longest = 6.0},
     {.kind = Kind::kSlow, .name = "slow", .share = 2, .has_other = true, .longest = 2.0},
     {.kind = Kind::kFull, .name = "full", .share = 1, .longest = 1.0},
     {.kind = Kind::kSlowDisk, .name = "slow-disk", .share = 1, .longest = 1.0},
     {.kind = Kind::kClock, .name = "clock", .share = 1, .longest = 4000.0},
+    {.kind = Kind::kLate, .name = "late", .share = 1, .longest = 2.0},
+    {.kind = Kind::kTwin, .name = "twin", .share = 2, .longest = 6.0},
 }};
 
 const KindEntry& entry_of(Kind kind) { return *std::ranges::find(kKinds, kind, &KindEntry::kind); }
@@ -122,12 +125,14 @@ std::vector<Fault> draw_faults(std::uint64_t seed, std::size_t count, std::size_
         .at = static_cast<Time>(random.below(static_cast<std::uint64_t>(last / kMicrosecond))) *
               kMicrosecond};
     if (entry.has_task) fault.task = static_cast<int>(random.below(tasks));
-    if (entry.has_other) {
+    // Without others, what a link would have is nothing.
+    if (entry.has_other && tasks > 1) {
       fault.other = static_cast<int>(
           (static_cast<std::uint64_t>(fault.task) + 1 + random.below(tasks - 1)) % tasks);
     }
     if (entry.has_span) fault.span = draw_span(random, entry.longest);
     if (entry.kind == Kind::kClock && random.coin()) fault.span = -fault.span;
+    if (entry.kind == Kind::kLate) fault.at = 0;
     faults.push_back(fault);
   }
   std::ranges::stable_sort(faults, {}, &Fault::at);

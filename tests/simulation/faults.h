@@ -26,6 +26,8 @@ struct Fault {
     kReset,
     /// Nothing arrives from one host at another for a while.
     kCut,
+    /// Nothing arrives at a host, and nothing from it at others, for a while.
+    kIsolate,
     /// Messages from one host to another take longer for a while.
     kSlow,
     /// The disk of a host is full for a while.
@@ -34,6 +36,11 @@ struct Fault {
     kSlowDisk,
     /// The wall clock of a host jumps, by the span.
     kClock,
+    /// A task starts so much later than the others.
+    kLate,
+    /// A task is started a second time while it may be there, on its host and with its files; the
+    /// second process is killed after the span.
+    kTwin,
   };
   Kind kind = Kind::kKill;
   Time at = 0;

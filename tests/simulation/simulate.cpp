@@ -1,10 +1,11 @@
 // Simulated runs: one that is replayed, with its story, or many seeds, until one is found in which
 // something is not as it should be; its faults are then shrunk to those that it takes.
-#include <fcntl.h>
 #include <fmt/core.h>
+#include <sched.h>
 #include <sys/personality.h>
 #include <unistd.h>
 
+#include <bit>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -34,34 +35,28 @@ struct Flags {
   std::string layout;
   std::string faults = "drawn";
   std::int64_t count = -1;
-  std::int64_t steps = 24;
+  std::int64_t steps = 12;
   std::string story;
+  double patience = 300;
   bool shrink = true;
   bool goes_on = false;
   bool twice = false;
   std::string list;
 };
 
-// The last fault comes no later than so long after the start; runs without any take 0.8 s.
-constexpr Time kLastFault = 1200 * kMillisecond;
+// The last fault comes no later than so long after the start; runs without any take 0.4 s.
+constexpr Time kLastFault = 700 * kMillisecond;
 constexpr std::uint64_t kMostFaults = 6;
+// All choices of so many are tried.
+constexpr std::size_t kMostToShrink = 8;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-const Layout& layout_named(const std::string& name) {
-  std::string names;
-  for (const Layout& layout : layouts()) {
-    if (layout.name == name) return layout;
-    names += " " + layout.name;
-  }
-  throw UsageError("--layout: there is no {}; there are{}", name, names);
-}
-
 const Layout& layout_of(const Flags& flags, std::uint64_t seed) {
   if (!flags.layout.empty()) return layout_named(flags.layout);
-  return layouts()[1 + Random(seed, 0, 7).below(layouts().size() - 1)];
+  return layouts()[Random(seed, 0, 7).below(layouts().size())];
 }
 
 class Simulator {
@@ -71,6 +66,7 @@ class Simulator {
         folder_(fmt::format("/dev/shm/muster-simulation-{}", ::getpid())) {
     options_.steps = flags_.steps;
     options_.folder = folder_ / "run";
+    options_.patience = static_cast<Time>(flags_.patience * kSecond);
     std::filesystem::create_directories(folder_);
   }
   ~Simulator() {
@@ -147,15 +143,12 @@ class Simulator {
     }
     const auto count = flags_.count >= 0 ? static_cast<std::size_t>(flags_.count)
                                          : Random(seed, 0, 8).below(kMostFaults + 1);
-    options_.faults = tasks.size() > 1 ? draw_faults(seed, count, tasks.size(), kLastFault)
-                                       : std::vector<Fault>{};
+    options_.faults = draw_faults(seed, count, tasks.size(), kLastFault);
   }
 
   RunEnd run_once(const Path& story) {
-    options_.story =
-        ::open(story.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+    options_.story = story;
     const RunEnd end = simulate(options_);
-    ::close(options_.story);
     starts_ += end.starts;
     simulated_ += end.length;
     return end;
@@ -168,37 +161,66 @@ class Simulator {
   }
 
   void report(const RunEnd& end) const {
-    if (flags_.seeds == 1 && flags_.seconds <= 0 && flags_.story.empty()) {
-      fmt::print("{}", read_file((folder_ / "story").string()));
+    // A finding's is printed when its faults are shrunk.
+    if (flags_.seeds == 1 && flags_.seconds <= 0 && flags_.story.empty() && end.finding.empty()) {
+      print_story();
     }
-    if (!flags_.story.empty()) {
-      std::filesystem::copy_file(folder_ / "story", flags_.story,
-                                 std::filesystem::copy_options::overwrite_existing);
-    }
+    keep_story();
     if (!end.finding.empty()) {
       fmt::print("seed {} layout {}: {}\n", options_.seed, options_.layout.name, end.finding);
     }
     std::fflush(stdout);
   }
 
-  void fail(const RunEnd& end) {
-    if (flags_.shrink) shrink();
-    fmt::print(
-        "found: {}\nreplay: scripts/simulate --seed {} --layout {} --steps {} --faults '{}'\n",
-        end.finding, options_.seed, options_.layout.name, options_.steps,
-        to_text(options_.faults, options_.layout.tasks()));
+  void print_story() const { fmt::print("{}", read_file((folder_ / "story").string())); }
+
+  std::string replay_words() const {
+    std::string words = fmt::format("--seed {} --layout {} --steps {}", options_.seed,
+                                    options_.layout.name, options_.steps);
+    if (flags_.patience != Flags().patience)
+      words += fmt::format(" --patience {}", flags_.patience);
+    return words + fmt::format(" --faults '{}'", to_text(options_.faults, options_.layout.tasks()));
+  }
+
+  void keep_story() const {
+    if (flags_.story.empty()) return;
+    std::filesystem::copy_file(folder_ / "story", flags_.story,
+                               std::filesystem::copy_options::overwrite_existing);
+  }
+
+  void fail(RunEnd end) {
+    if (flags_.shrink) end = shrink(std::move(end));
+    print_story();
+    keep_story();
+    fmt::print("found: {}\nreplay: scripts/simulate {}\n", end.finding, replay_words());
     std::fflush(stdout);
   }
 
-  // Leaves out one fault after the other while something is found still.
-  void shrink() {
-    for (std::size_t i = 0; i < options_.faults.size();) {
-      const std::vector<Fault> all = options_.faults;
-      options_.faults.erase(options_.faults.begin() + static_cast<std::ptrdiff_t>(i));
-      if (!run_once(folder_ / "shrunk").finding.empty()) continue;
-      options_.faults = all;
-      ++i;
+  // The fewest of its faults with which something is found still: one alone, then two, and so on.
+  // The story is then that of these.
+  RunEnd shrink(RunEnd found) {
+    const std::vector<Fault> all = options_.faults;
+    if (all.size() > kMostToShrink) return found;
+    for (std::size_t count = 0; count < all.size(); ++count) {
+      for (std::uint64_t chosen = 0; chosen < (std::uint64_t{1} << all.size()); ++chosen) {
+        if (static_cast<std::size_t>(std::popcount(chosen)) != count) continue;
+        options_.faults = chosen_of(all, chosen);
+        RunEnd end = run_once(folder_ / "shrunk");
+        if (end.finding.empty()) continue;
+        std::filesystem::rename(folder_ / "shrunk", folder_ / "story");
+        return end;
+      }
     }
+    options_.faults = all;
+    return found;
+  }
+
+  static std::vector<Fault> chosen_of(const std::vector<Fault>& all, std::uint64_t chosen) {
+    std::vector<Fault> faults;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if ((chosen >> i & 1U) != 0) faults.push_back(all[i]);
+    }
+    return faults;
   }
 
   const Flags flags_;
@@ -218,6 +240,11 @@ void begin_anew_without_chance(char** argv) {
   for (const char* variable : {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"}) {
     ::setenv(variable, "1", 1);
   }
+  // Exactly one thread runs at a time: on one processor the next one has the baton at once.
+  cpu_set_t processor;
+  CPU_ZERO(&processor);
+  CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &processor);
+  ::sched_setaffinity(0, sizeof(processor), &processor);
   ::setenv("TZ", "UTC0", 1);
   ::setenv("GOMP_SPINCOUNT", "1000", 1);
   for (const char* variable : {"TF_CONFIG", "MUSTER_LOG_LEVEL", "MUSTER_SECRET"})
@@ -237,12 +264,16 @@ int run(int argc, char** argv) {
   set.add("--fault-count", &flags.count, "Faults to draw; -1: the seed says");
   set.add("--steps", &flags.steps, "Steps of the training").positive();
   set.add("--story", &flags.story, "File for the last run's story");
+  set.add("--patience", &flags.patience,
+          "A run ends within so many simulated seconds after its last fault")
+      .positive();
   set.add("--go-on", &flags.goes_on, "Look at all seeds, also after a finding");
   set.add("--twice", &flags.twice, "Run every seed twice, and compare the stories");
   set.add("--list", &flags.list, "Instead of seeds: a file with lines SEED LAYOUT FAULTS");
   set.add("--shrink", &flags.shrink, "Leave out the faults that a finding does not take");
   if (!set.parse(argc, argv)) return 0;
   warm_up();
+  reserve_world();
   return Simulator(flags).run();
 }
 

@@ -9,33 +9,23 @@
 #include "muster/base/file_system.h"
 #include "muster/testing/simulation/world.h"
 #include "tests/simulation/faults.h"
+#include "tests/simulation/layouts.h"
 
 namespace muster::simulation {
-
-struct Layout {
-  std::string name;
-  int workers = 2;
-  int servers = 0;
-  std::vector<std::string> flags{};
-  /// Whether the weights are those of one process, whichever tasks were lost.
-  bool exact = true;
-
-  std::vector<std::string> tasks() const;
-};
-
-const std::vector<Layout>& layouts();
 
 struct RunOptions {
   std::uint64_t seed = 1;
   Layout layout{};
   std::vector<Fault> faults{};
-  std::int64_t steps = 24;
+  std::int64_t steps = 12;
+  /// When nothing is wrong any more, the run ends within this time.
+  Time patience = 300 * kSecond;
   /// The hash that the weights must have; empty: not looked at.
   std::string hash{};
   /// Folder of the run, which is emptied before.
   Path folder{};
-  /// An open file that the story is written to.
-  int story = -1;
+  /// File that the story is written to.
+  Path story{};
 };
 
 struct RunEnd {
@@ -48,6 +38,8 @@ struct RunEnd {
   std::uint64_t switches = 0;
 };
 
+/// In a process of its own, so that every run begins with the same memory, whichever ran before.
+/// The world must be reserved.
 RunEnd simulate(const RunOptions& options);
 
 /// The hash of one process that is not simulated.

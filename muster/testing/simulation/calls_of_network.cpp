@@ -192,7 +192,7 @@ std::int64_t write_to_story(const void* bytes, std::size_t size) {
   tell(self().process, line);
   // 2026-03-01T10:04:11.532 E ...
   auto& first = world().first_error;
-  if (first[0] == 0 && size > 26 && line.substr(23, 3) == " E ") {
+  if (first[0] == 0 && !own_process().excused && size > 26 && line.substr(23, 3) == " E ") {
     line.copy(first.data(), first.size() - 1);
   }
   return static_cast<std::int64_t>(size);
@@ -430,8 +430,16 @@ ssize_t write(int descriptor, const void* bytes, std::size_t size) {
     return write_to_story(bytes, size);
   const Host& disk = own_host();
   if (disk.slow_until > world().now) block(world().now + disk.delay);
-  if (disk.full_until > world().now) return answered(std::int64_t{-ENOSPC});
-  return REAL_CALL(write)(descriptor, bytes, size);
+  if (disk.full_until > world().now) {
+    // Some of it may still fit.
+    if (size < 2 || draw_below(2) == 0) return answered(std::int64_t{-ENOSPC});
+    size = 1 + draw_below(size - 1);
+  }
+  const std::uint32_t share = world().weather.short_writes_per_million;
+  if (size > 1 && share > 0 && draw_below(1'000'000) < share) size = 1 + draw_below(size - 1);
+  const ssize_t written = REAL_CALL(write)(descriptor, bytes, size);
+  if (written >= 0) maybe_yield();
+  return written;
 }
 
 int fsync(int descriptor) {

@@ -4,6 +4,7 @@
 #include <linux/futex.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -144,14 +145,15 @@ void switch_from(int number) {
 
 World& world() { return *g_world; }
 
+void reserve_world() {
+  const std::size_t size = sizeof(World) + kRingBytes * kMostSockets;
+  void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) std::abort();
+  g_world = static_cast<World*>(memory);
+}
+
 void begin_world(std::uint64_t seed, int story) {
-  if (g_world == nullptr) {
-    const std::size_t size = sizeof(World) + kRingBytes * kMostSockets;
-    void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                                MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) std::abort();
-    g_world = static_cast<World*>(memory);
-  }
   new (g_world) World;
   World& w = world();
   w.random_state = seed * 0x9E3779B97F4A7C15ULL + 0x1234567;
@@ -313,6 +315,8 @@ int start_process(const std::string& name, int host, const std::function<int()>&
   if (child != 0) {
     process.pid = child;
   } else {
+    // A driver that is gone leaves none behind that wait for it.
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     set_this_thread(process.main_thread);
     wait_for_baton(process.main_thread);
     exit_process(body());

@@ -56,6 +56,8 @@ struct Thread {
 struct Process {
   bool alive = false;
   bool exiting = false;
+  /// Errors in its log are what was asked for.
+  bool excused = false;
   pid_t pid = 0;
   int host = 0;
   int main_thread = 0;
@@ -121,6 +123,8 @@ struct Weather {
   std::uint32_t preemptions_per_million = 0;
   /// How many of a million sends are taken in part.
   std::uint32_t short_sends_per_million = 0;
+  /// How many of a million writes to files are taken in part.
+  std::uint32_t short_writes_per_million = 0;
 };
 
 /// Faults of one host's disk and clock.
@@ -159,8 +163,11 @@ struct World {
   std::array<Socket, kMostSockets> sockets{};
 };
 
-/// The world of this process and its children; made by the first call of `begin_world`.
+/// The world of this process and its children.
 World& world();
+/// Takes the memory of a world: before the first one begins, in a process that all others come
+/// from.
+void reserve_world();
 /// Starts anew: no process but the driver, time zero.
 void begin_world(std::uint64_t seed, int story);
 
