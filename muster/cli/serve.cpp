@@ -176,6 +176,9 @@ serving::StoreOptions store_options(const ServeFlags& flags) {
   }
   options.divide = division_of_threads(flags.tensorflow_intra_op_parallelism);
   options.weights = weights_of(flags.model_weights);
+  if (flags.response_cache_bytes > 0) {
+    options.cache = std::make_shared<serving::ResponseCache>(flags.response_cache_bytes);
+  }
   if (flags.max_batch_size > 0) options.batching.max_batch_size = flags.max_batch_size;
   if (flags.max_queue_delay_microseconds > 0) {
     options.batching.delay = std::chrono::microseconds(flags.max_queue_delay_microseconds);

@@ -127,6 +127,8 @@ void add_batch_flags(CLI::App& command, ServeFlags& flags) {
       "Batches computed at one time (one per processor)");
   add(command, "model_weights", flags.model_weights,
       "name=weight,name=weight: how busy models share slots and processors (1 each)");
+  add(command, "response_cache_bytes", flags.response_cache_bytes,
+      "Keep answers for requests that come again, up to so many bytes (0: none)");
   add(command, "tensorflow_intra_op_parallelism", flags.tensorflow_intra_op_parallelism,
       "Threads per batch (0: the processors are divided among the running batches)")
       ->check(CLI::Range(0, 1024));

@@ -59,6 +59,7 @@ struct ServeFlags {
   std::uint32_t default_priority_level = 0;
   std::size_t num_batch_threads = 0;
   std::string model_weights{};
+  std::size_t response_cache_bytes = 0;
   int tensorflow_intra_op_parallelism = 0;
 
   std::string monitoring_config_file{};

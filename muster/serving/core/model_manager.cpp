@@ -157,7 +157,7 @@ ModelVersionPtr ModelManager::loaded_beside(const std::string& name, const Job& 
 
 ModelVersionPtr ModelManager::loaded(const std::string& name, const Job& job) const {
   auto version = std::make_shared<ModelVersion>(name, job.number, options_.load(job.dir), slots_,
-                                                options_.batching);
+                                                options_.batching, options_.cache);
   if (options_.warm_up) options_.warm_up(*version, job.dir);
   return version;
 }

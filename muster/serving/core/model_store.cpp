@@ -99,5 +99,6 @@ std::vector<ModelVersionPtr> ModelStore::available() const { return impl_->table
 bool ModelStore::ready() const { return impl_->table.ready(); }
 std::size_t ModelStore::slots() const { return impl_->slots->count(); }
 const std::shared_ptr<EventLoop>& ModelStore::loop() const { return impl_->options.loop; }
+const std::shared_ptr<ResponseCache>& ModelStore::cache() const { return impl_->options.cache; }
 
 }  // namespace muster::serving

@@ -16,6 +16,7 @@
 #include "muster/serving/core/batch_queue.h"
 #include "muster/serving/core/model_config.h"
 #include "muster/serving/core/model_version.h"
+#include "muster/serving/core/response_cache.h"
 #include "muster/serving/core/servable.h"
 #include "muster/serving/core/version_rule.h"
 
@@ -46,6 +47,8 @@ struct StoreOptions {
   /// Called with a version before it gets requests; what it throws is a failed load.
   std::function<void(const ModelVersion& version, const Path& dir)> warm_up{};
   BatchOptions batching{};
+  /// Where answers are kept for requests that come again; none: they are not.
+  std::shared_ptr<ResponseCache> cache{};
   /// Batches that are computed at one time; zero: one per processor.
   std::size_t slots = 0;
   /// For kernels with threads of their own: how a batch gets its part of the processors.
@@ -118,6 +121,8 @@ class ModelStore {
   std::size_t slots() const;
   /// For servers, whose threads then read and compute in turn.
   const std::shared_ptr<EventLoop>& loop() const;
+  /// Answers that are kept; null where none are.
+  const std::shared_ptr<ResponseCache>& cache() const;
 
  private:
   struct Impl;

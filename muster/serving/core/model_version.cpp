@@ -9,8 +9,9 @@ namespace muster::serving {
 ModelVersion::ModelVersion(std::string model, std::int64_t number,
                            std::shared_ptr<const Servable> servable,
                            const std::shared_ptr<ExecutionSlots>& slots,
-                           const BatchOptions& options)
+                           const BatchOptions& options, const std::shared_ptr<ResponseCache>& cache)
     : model_(std::move(model)), number_(number), servable_(std::move(servable)) {
+  if (cache) cached_ = std::make_unique<CachedAnswers>(cache);
   for (const auto& [name, signature] : servable_->signatures()) {
     queues_.emplace(
         name, std::make_unique<BatchQueue>(

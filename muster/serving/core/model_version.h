@@ -9,6 +9,7 @@
 
 #include "muster/base/wait.h"
 #include "muster/serving/core/batch_queue.h"
+#include "muster/serving/core/response_cache.h"
 #include "muster/serving/core/servable.h"
 
 namespace muster::serving {
@@ -17,7 +18,8 @@ namespace muster::serving {
 class ModelVersion : public std::enable_shared_from_this<ModelVersion> {
  public:
   ModelVersion(std::string model, std::int64_t number, std::shared_ptr<const Servable> servable,
-               const std::shared_ptr<ExecutionSlots>& slots, const BatchOptions& options);
+               const std::shared_ptr<ExecutionSlots>& slots, const BatchOptions& options,
+               const std::shared_ptr<ResponseCache>& cache = nullptr);
 
   const std::string& model() const { return model_; }
   std::int64_t number() const { return number_; }
@@ -39,6 +41,8 @@ class ModelVersion : public std::enable_shared_from_this<ModelVersion> {
                        const std::optional<Tensors>& baseline) const {
     return servable_->explain(signature, inputs, options, baseline);
   }
+  /// Answers that were given; null where none are kept.
+  CachedAnswers* cached_answers() const { return cached_.get(); }
   /// Requests that wait, of all signatures.
   std::size_t waiting() const;
 
@@ -48,6 +52,7 @@ class ModelVersion : public std::enable_shared_from_this<ModelVersion> {
   std::string model_;
   std::int64_t number_;
   std::shared_ptr<const Servable> servable_;
+  std::unique_ptr<CachedAnswers> cached_{};
   std::map<std::string, std::unique_ptr<BatchQueue>, std::less<>> queues_;
 };
 

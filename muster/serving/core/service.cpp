@@ -45,6 +45,8 @@ struct Service::Request {
   Clock::time_point began = Clock::now();
   ModelVersionPtr version{};
   std::optional<FairShare::Part> part{};
+  // Key of the answer among those that are kept; empty where none are.
+  std::string cache_key{};
 
   Request(std::atomic<std::int64_t>& count, const Call& call)
       : in_flight(count),
@@ -75,7 +77,20 @@ Tensors Service::begin(Request& request, Call& call, const Prepare& prepare, con
   return inputs;
 }
 
+ResponseCache::Answer Service::find_cached(Request& request, const Call& call,
+                                           const Tensors& inputs) {
+  CachedAnswers* const cached = request.version->cached_answers();
+  if (cached == nullptr) return nullptr;
+  request.cache_key = cached->key_of(call.signature, inputs);
+  auto found = cached->find(request.cache_key);
+  if (found) request.cache_key.clear();
+  return found;
+}
+
 void Service::finish(Request& request, const Steps& steps, BatchAnswer answer) {
+  if (!request.cache_key.empty()) {
+    request.version->cached_answers()->keep(request.cache_key, answer.outputs);
+  }
   request.record.batch_rows = answer.batch_rows;
   request.record.queued = answer.queued;
   request.record.computed = answer.computed;
@@ -121,6 +136,10 @@ void Service::start(Call call, const Prepare& prepare, Steps steps, Done done) {
   Pending* const begun = pending.get();
   try {
     Tensors inputs = begin(begun->request, begun->call, prepare, begun->steps);
+    if (const auto held = find_cached(begun->request, begun->call, inputs)) {
+      Pending::on_computed(std::move(pending), {.outputs = *held}, nullptr);
+      return;
+    }
     // A plain pointer: what is called once needs no copies, as a std::function wants them.
     begun->request.version->start(begun->call.signature, std::move(inputs), begun->call.deadline,
                                   begun->call.priority,
@@ -138,8 +157,10 @@ void Service::run(Call& call, const Prepare& prepare, const Steps& steps) {
   Request request(in_flight_, call);
   try {
     const Tensors inputs = begin(request, call, prepare, steps);
+    const auto held = find_cached(request, call, inputs);
     finish(request, steps,
-           request.version->run(call.signature, inputs, call.deadline, call.priority));
+           held ? BatchAnswer{.outputs = *held}
+                : request.version->run(call.signature, inputs, call.deadline, call.priority));
   } catch (...) {
     count(request, std::current_exception());
     throw;
@@ -264,11 +285,21 @@ std::string Service::metrics_page() {
   Gauge ready_now{"muster_ready", "Whether every model answers.", {{"", ready() ? 1.0 : 0.0}}};
   Gauge versions{"muster_model_version_available", "Versions that answer.", {}};
   Gauge waiting{"muster_requests_waiting", "Requests in the queues of a version.", {}};
+  Gauge hits{.name = "muster_response_cache_hits_total",
+             .help = "Requests that were answered without being computed.",
+             .type = "counter"};
+  Gauge misses{.name = "muster_response_cache_misses_total",
+               .help = "Requests that no kept answer was there for.",
+               .type = "counter"};
   for (const ModelVersionPtr& version : store_.available()) {
     const std::string labels =
         fmt::format("model=\"{}\",version=\"{}\"", label_text(version->model()), version->number());
     versions.values.emplace_back(labels, 1);
     waiting.values.emplace_back(labels, static_cast<double>(version->waiting()));
+    if (const CachedAnswers* const cached = version->cached_answers()) {
+      hits.values.emplace_back(labels, static_cast<double>(cached->hits()));
+      misses.values.emplace_back(labels, static_cast<double>(cached->misses()));
+    }
   }
   Gauge shares{"muster_model_version_share",
                "Part of the requests that name no version, where versions share them by weight.",
@@ -279,7 +310,23 @@ std::string Service::metrics_page() {
           fmt::format("model=\"{}\",version=\"{}\"", label_text(model), number), share);
     }
   }
-  return statistics_.page({info, start, memory, flight, ready_now, versions, waiting, shares});
+  std::vector<Gauge> gauges{info, start, memory, flight, ready_now, versions, waiting, shares};
+  if (const auto& cache = store_.cache()) {
+    const ResponseCache::Counts counts = cache->counts();
+    gauges.insert(gauges.end(),
+                  {hits, misses,
+                   Gauge{.name = "muster_response_cache_entries",
+                         .help = "Answers that are kept.",
+                         .values = {{"", static_cast<double>(counts.entries)}}},
+                   Gauge{.name = "muster_response_cache_bytes",
+                         .help = "Memory of the answers that are kept, and of their requests.",
+                         .values = {{"", static_cast<double>(counts.bytes)}}},
+                   Gauge{.name = "muster_response_cache_evictions_total",
+                         .help = "Answers that went to make room for others.",
+                         .values = {{"", static_cast<double>(counts.evictions)}},
+                         .type = "counter"}});
+  }
+  return statistics_.page(gauges);
 }
 
 }  // namespace muster::serving

@@ -115,6 +115,8 @@ class Service {
   struct Pending;
 
   Tensors begin(Request& request, Call& call, const Prepare& prepare, const Steps& steps);
+  static ResponseCache::Answer find_cached(Request& request, const Call& call,
+                                           const Tensors& inputs);
   void finish(Request& request, const Steps& steps, BatchAnswer answer);
   void count(Request& request, const std::exception_ptr& failure);
   void forget_unloaded();

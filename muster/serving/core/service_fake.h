@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -15,9 +16,12 @@ namespace muster::serving {
 /// the label "stable".
 class FakeService {
  public:
-  explicit FakeService(int versions = 2, LoadServable load = load_fake)
-      : store_(
-            {.load = std::move(load), .slots = 1, .poll_interval = std::chrono::milliseconds(0)}) {
+  explicit FakeService(int versions = 2, LoadServable load = load_fake,
+                       std::shared_ptr<ResponseCache> cache = nullptr)
+      : store_({.load = std::move(load),
+                .cache = std::move(cache),
+                .slots = 1,
+                .poll_interval = std::chrono::milliseconds(0)}) {
     for (int number = 1; number <= versions; ++number) {
       write_fake(folder_ / fmt::format("m/{}", number), std::to_string(number));
     }

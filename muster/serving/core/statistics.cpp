@@ -212,7 +212,8 @@ std::string Statistics::page(const std::vector<Gauge>& gauges) const {
   const std::lock_guard lock(mutex_);
   std::string out;
   for (const Gauge& gauge : gauges) {
-    out += fmt::format("# HELP {} {}\n# TYPE {} gauge\n", gauge.name, gauge.help, gauge.name);
+    out +=
+        fmt::format("# HELP {} {}\n# TYPE {} {}\n", gauge.name, gauge.help, gauge.name, gauge.type);
     for (const auto& [labels, value] : gauge.values) {
       out += labels.empty() ? fmt::format("{} {}\n", gauge.name, value)
                             : fmt::format("{}{{{}}} {}\n", gauge.name, labels, value);

@@ -74,6 +74,8 @@ struct Gauge {
   std::string help{};
   /// As Prometheus writes them, without braces: model="m",version="1".
   std::vector<std::pair<std::string, double>> values{};
+  /// In Prometheus' words.
+  const char* type = "gauge";
 };
 
 /// The requests of a server, counted. All functions may be called from any thread.
