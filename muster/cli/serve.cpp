@@ -23,6 +23,7 @@
 #include "muster/serving/core/config_files.h"
 #include "muster/serving/core/model_store.h"
 #include "muster/serving/core/service.h"
+#include "muster/serving/core/shadow_traffic.h"
 #include "muster/serving/core/version_folders.h"
 #include "muster/serving/executable/executable_servable.h"
 #include "muster/serving/http/http_server.h"
@@ -153,6 +154,18 @@ void check_weights(const ServeFlags& flags, const std::vector<ModelConfig>& mode
   }
 }
 
+serving::ShadowOptions shadow_options(const ServeFlags& flags) {
+  serving::ShadowOptions options{.tolerance = flags.shadow_tolerance};
+  for (const std::string& rule : cli::split(flags.shadow_traffic, ',')) {
+    try {
+      options.rules.push_back(serving::ShadowRule::parse(rule));
+    } catch (const InvalidArgument& error) {
+      throw UsageError("--shadow-traffic: {}", error.message());
+    }
+  }
+  return options;
+}
+
 serving::StoreOptions store_options(const ServeFlags& flags) {
   serving::StoreOptions options;
   options.load = serving::executable_loader({.tags = tags_of(flags.saved_model_tags),
@@ -264,6 +277,10 @@ class Serving {
     // All that flags say is read before models are loaded, which may take long.
     const Ports ports = ports_of(flags);
     check_weights(flags, models_);
+    if (!flags.shadow_traffic.empty()) {
+      service_.add_observer(
+          std::make_shared<serving::ShadowTraffic>(store_, shadow_options(flags)));
+    }
     serving::GrpcServerOptions grpc = grpc_options(ports.grpc.value_or(0));
     serving::RestOptions rest = rest_options();
     service_.configure(models_);

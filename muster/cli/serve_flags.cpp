@@ -129,6 +129,12 @@ void add_batch_flags(CLI::App& command, ServeFlags& flags) {
       "name=weight,name=weight: how busy models share slots and processors (1 each)");
   add(command, "response_cache_bytes", flags.response_cache_bytes,
       "Keep answers for requests that come again, up to so many bytes (0: none)");
+  add(command, "shadow_traffic", flags.shadow_traffic,
+      "MODEL=VERSION:SHARE,...: compute a share of the requests to a model again by another "
+      "version, and compare");
+  add(command, "shadow_tolerance", flags.shadow_tolerance,
+      "How far the shadow's numbers may be off, as a part of the larger one (0.0001)")
+      ->check(CLI::NonNegativeNumber);
   add(command, "tensorflow_intra_op_parallelism", flags.tensorflow_intra_op_parallelism,
       "Threads per batch (0: the processors are divided among the running batches)")
       ->check(CLI::Range(0, 1024));

@@ -60,6 +60,8 @@ struct ServeFlags {
   std::size_t num_batch_threads = 0;
   std::string model_weights{};
   std::size_t response_cache_bytes = 0;
+  std::string shadow_traffic{};
+  double shadow_tolerance = 1e-4;
   int tensorflow_intra_op_parallelism = 0;
 
   std::string monitoring_config_file{};

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <iterator>
 #include <set>
 #include <thread>
 #include <utility>
 
 #include "muster/base/compute_deadline.h"
 #include "muster/base/error.h"
+#include "muster/serving/listener/event_loop.h"
 
 namespace muster::serving {
 namespace {
@@ -38,6 +40,14 @@ Service::Service(ModelStore& store, Access access) : store_(store), access_(std:
   for (ModelConfig& config : store_.models()) known_.emplace(config.name, config);
 }
 
+Service::~Service() {
+  {
+    std::unique_lock lock(show_mutex_);
+    shown_.wait(lock, [&] { return showing_ == 0; });
+  }
+  for (const auto& observer : observers_) observer->close();
+}
+
 /// A request on its way, and what is counted of it.
 struct Service::Request {
   std::atomic<std::int64_t>& in_flight;
@@ -47,6 +57,9 @@ struct Service::Request {
   std::optional<FairShare::Part> part{};
   // Key of the answer among those that are kept; empty where none are.
   std::string cache_key{};
+  // Observers that are to see it, and what they see.
+  std::vector<std::shared_ptr<RequestObserver>> observers{};
+  std::shared_ptr<AnsweredRequest> seen{};
 
   Request(std::atomic<std::int64_t>& count, const Call& call)
       : in_flight(count),
@@ -77,6 +90,36 @@ Tensors Service::begin(Request& request, Call& call, const Prepare& prepare, con
   return inputs;
 }
 
+void Service::note_inputs(Request& request, const Call& call, const Tensors& inputs) const {
+  for (const auto& observer : observers_) {
+    if (!observer->wants(*request.version, call.signature)) continue;
+    request.observers.push_back(observer);
+    if (request.seen) continue;
+    request.seen = std::make_shared<AnsweredRequest>(
+        AnsweredRequest{.version = request.version, .signature = call.signature, .inputs = inputs});
+  }
+}
+
+// The loop does it when the thread has answered. No version is left behind by it, which a thread of
+// the loop would destroy after the store.
+void Service::show(Request& request) {
+  if (request.observers.empty()) return;
+  {
+    const std::lock_guard lock(show_mutex_);
+    ++showing_;
+  }
+  using Shown = std::pair<std::vector<std::shared_ptr<RequestObserver>>,
+                          std::shared_ptr<const AnsweredRequest>>;
+  const auto shown = std::make_shared<Shown>(std::move(request.observers), std::move(request.seen));
+  store_.loop()->defer([this, shown] {
+    for (const auto& observer : shown->first) observer->see(shown->second);
+    *shown = {};
+    const std::lock_guard lock(show_mutex_);
+    --showing_;
+    shown_.notify_all();
+  });
+}
+
 ResponseCache::Answer Service::find_cached(Request& request, const Call& call,
                                            const Tensors& inputs) {
   CachedAnswers* const cached = request.version->cached_answers();
@@ -94,6 +137,7 @@ void Service::finish(Request& request, const Steps& steps, BatchAnswer answer) {
   request.record.batch_rows = answer.batch_rows;
   request.record.queued = answer.queued;
   request.record.computed = answer.computed;
+  if (request.seen) request.seen->outputs = answer.outputs;
   steps.answer(*request.version, std::move(answer));
 }
 
@@ -114,6 +158,7 @@ struct Service::Pending {
   // Nothing of it is left when `done` is called: the callback may end the server.
   static void end(std::unique_ptr<Pending> pending, const std::exception_ptr& failure) {
     pending->service.count(pending->request, failure);
+    if (!failure) pending->service.show(pending->request);
     const Done done = std::move(pending->done);
     pending.reset();
     done(failure);
@@ -136,6 +181,7 @@ void Service::start(Call call, const Prepare& prepare, Steps steps, Done done) {
   Pending* const begun = pending.get();
   try {
     Tensors inputs = begin(begun->request, begun->call, prepare, begun->steps);
+    note_inputs(begun->request, begun->call, inputs);
     if (const auto held = find_cached(begun->request, begun->call, inputs)) {
       Pending::on_computed(std::move(pending), {.outputs = *held}, nullptr);
       return;
@@ -157,6 +203,7 @@ void Service::run(Call& call, const Prepare& prepare, const Steps& steps) {
   Request request(in_flight_, call);
   try {
     const Tensors inputs = begin(request, call, prepare, steps);
+    note_inputs(request, call, inputs);
     const auto held = find_cached(request, call, inputs);
     finish(request, steps,
            held ? BatchAnswer{.outputs = *held}
@@ -166,6 +213,7 @@ void Service::run(Call& call, const Prepare& prepare, const Steps& steps) {
     throw;
   }
   count(request, nullptr);
+  show(request);
 }
 
 Explanations Service::explain(Call& call, const MakeExplainInputs& inputs) {
@@ -325,6 +373,9 @@ std::string Service::metrics_page() {
                          .help = "Answers that went to make room for others.",
                          .values = {{"", static_cast<double>(counts.evictions)}},
                          .type = "counter"}});
+  }
+  for (const auto& observer : observers_) {
+    std::ranges::move(observer->gauges(), std::back_inserter(gauges));
   }
   return statistics_.page(gauges);
 }

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -13,6 +14,7 @@
 
 #include "muster/serving/core/fair_share.h"
 #include "muster/serving/core/model_store.h"
+#include "muster/serving/core/request_observer.h"
 #include "muster/serving/core/statistics.h"
 #include "muster/serving/listener/access.h"
 
@@ -41,6 +43,10 @@ struct Call {
 class Service {
  public:
   Service(ModelStore& store, Access access);
+  /// Waits for what observers still do. None of the loop's threads may call it.
+  ~Service();
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
 
   ModelStore& store() { return store_; }
   Statistics& statistics() { return statistics_; }
@@ -83,6 +89,11 @@ class Service {
   /// many as there are processors are explained, so that predictions go on.
   Explanations explain(Call& call, const MakeExplainInputs& inputs);
 
+  /// Shows it requests that were answered. To be said before the first call.
+  void add_observer(std::shared_ptr<RequestObserver> observer) {
+    observers_.push_back(std::move(observer));
+  }
+
   /// How many calls of gRPC there may be at one time: models share them. To be said before the
   /// first call; any number when it is not.
   void limit_grpc_calls(std::size_t calls) { grpc_calls_.emplace(calls); }
@@ -115,6 +126,8 @@ class Service {
   struct Pending;
 
   Tensors begin(Request& request, Call& call, const Prepare& prepare, const Steps& steps);
+  void note_inputs(Request& request, const Call& call, const Tensors& inputs) const;
+  void show(Request& request);
   static ResponseCache::Answer find_cached(Request& request, const Call& call,
                                            const Tensors& inputs);
   void finish(Request& request, const Steps& steps, BatchAnswer answer);
@@ -125,6 +138,11 @@ class Service {
   Access access_;
   Statistics statistics_;
   std::optional<FairShare> grpc_calls_{};
+  std::vector<std::shared_ptr<RequestObserver>> observers_{};
+  // Requests that are to be shown to observers.
+  std::mutex show_mutex_{};
+  std::condition_variable shown_{};
+  std::int64_t showing_ = 0;
   std::atomic<std::int64_t> in_flight_{0};
   std::atomic<std::int64_t> explaining_{0};
   std::atomic<bool> draining_{false};
