@@ -417,5 +417,62 @@ TEST(RealData, ARecordFileOfTensorFlowVerifies) {
   EXPECT_THAT(outcome.out, HasSubstr("compression GZIP"));
 }
 
+TEST(RecordsWriteImages, WritesFoldersOfPicturesAsTheyAreOrSmaller) {
+  const TempDir folder;
+  ASSERT_EQ(run({"records", "synth", "pictures", "--output", in(folder, "made"), "--train", "12",
+                 "--test", "12"})
+                .status,
+            0);
+  const std::string train = in(folder, "made/train");
+  const Outcome outcome = run({"records", "write", "images", "--input", train, "--output",
+                               in(folder, "records"), "--validation-fraction", "0.25"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("  9 records"), HasSubstr("  3 records"),
+                                 HasSubstr("classes are named in")));
+  EXPECT_THAT(testing::read_bytes(folder / "records/classes.txt"), HasSubstr("class0\nclass2\n"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "records/train.tfrecords.index"));
+
+  const Outcome smaller =
+      run({"records", "write", "images", "--input", train, "--output", in(folder, "small"),
+           "--validation-fraction", "0", "--shorter-side", "24"});
+  ASSERT_EQ(smaller.status, 0) << smaller.err;
+  EXPECT_LT(std::filesystem::file_size(folder / "small/train.tfrecords"),
+            std::filesystem::file_size(folder / "records/train.tfrecords"));
+
+  // A damaged picture ends it, and leaves no file of its part.
+  std::string torn;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(train)) {
+    if (entry.is_regular_file()) torn = entry.path().string();
+  }
+  testing::write_bytes(torn, testing::read_bytes(torn).substr(0, 700));
+  const Outcome damaged = run({"records", "write", "images", "--input", train, "--output",
+                               in(folder, "damaged"), "--validation-fraction", "0"});
+  EXPECT_EQ(damaged.status, 1);
+  EXPECT_THAT(damaged.err, HasSubstr(torn + ": the JPEG is damaged near offset 700 of 700"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "damaged/train.tfrecords"));
+}
+
+TEST(RecordsWriteImages, ReadsCsvFilesAndNamesTheLine) {
+  const TempDir folder;
+  ASSERT_EQ(run({"records", "synth", "pictures", "--output", in(folder, "made"), "--train", "1",
+                 "--test", "1"})
+                .status,
+            0);
+  std::string made;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "made/train")) {
+    if (entry.is_regular_file()) made = entry.path().string();
+  }
+  testing::write_bytes(folder / "list.csv", "path,kind\n" + made + ",tulip\n");
+  const std::vector<std::string> command = {
+      "records",  "write",           "images",        "--input", in(folder, "list.csv"),
+      "--output", in(folder, "out"), "--file-column", "path",    "--label-column",
+      "kind"};
+  const Outcome outcome = run(command);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(testing::read_bytes(folder / "out/classes.txt"), "tulip\n");
+  testing::write_bytes(folder / "list.csv", "path,kind\n" + made + "\n");
+  EXPECT_THAT(run(command).err, HasSubstr("list.csv line 2: 1 fields, but the header has 2"));
+}
+
 }  // namespace
 }  // namespace muster

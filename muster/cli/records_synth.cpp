@@ -8,6 +8,8 @@
 #include "muster/base/random.h"
 #include "muster/cli/command.h"
 #include "muster/cli/records.h"
+#include "muster/data/images/image_encoder.h"
+#include "muster/data/images/resize.h"
 #include "muster/data/records/cifar10.h"
 #include "muster/data/records/synthetic_census.h"
 #include "muster/data/records/synthetic_images.h"
@@ -110,6 +112,42 @@ void synth_mnist(const RecordsSynthOptions& options) {
   report(options, "test", test);
 }
 
+// Pictures of different sizes, made of cifar10's planes of 32 x 32.
+Image picture_of(std::string_view planes, Random& random) {
+  constexpr std::int64_t kSide = 32;
+  constexpr std::size_t kPlane = std::size_t{32} * 32;
+  Image small{.height = kSide, .width = kSide};
+  small.pixels.reserve(3 * kPlane);
+  for (std::size_t i = 0; i < kPlane; ++i) {
+    for (std::size_t c = 0; c < 3; ++c) {
+      small.pixels.push_back(static_cast<std::uint8_t>(planes[c * kPlane + i]));
+    }
+  }
+  const auto side = [&random] { return 90 + static_cast<std::int64_t>(random.below(60)); };
+  const std::int64_t height = side();
+  return resize(small, height, side(), ResizeFilter::kBicubic);
+}
+
+void write_pictures(const RecordsSynthOptions& options, const std::string& set,
+                    const SyntheticImages& images) {
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    Random random(options.seed, 2, i);
+    const Path folder = Path(options.output) / set / fmt::format("class{}", images.labels[i]);
+    file_system_for(folder).create_directories(folder);
+    write_file_atomically(folder / fmt::format("{:05}.jpg", i),
+                          encode_jpeg(picture_of(images.image(i), random)), /*durable=*/false);
+  }
+}
+
+void synth_pictures(const RecordsSynthOptions& options) {
+  const auto train = make_synthetic_cifar10({.count = options.train, .seed = options.seed});
+  const auto test = make_synthetic_cifar10({.count = options.test, .seed = test_seed(options)});
+  write_pictures(options, "train", train);
+  write_pictures(options, "eval", test);
+  report(options, "training", train);
+  report(options, "test", test);
+}
+
 void add_census(CLI::App& command) {
   const SyntheticCensusOptions defaults;
   const auto options = add_flags(command, defaults.train, defaults.test);
@@ -123,12 +161,17 @@ void add_mnist(CLI::App& command) {
   const auto options = add_flags(command, 60'000, 10'000);
   command.callback([options] { synth_mnist(*options); });
 }
+void add_pictures(CLI::App& command) {
+  const auto options = add_flags(command, 2'000, 500);
+  command.callback([options] { synth_pictures(*options); });
+}
 
 constexpr Command kSynthCommands[] = {
     {"census", "people in the columns of Census Income, as CSV; prints the best possible AUC",
      add_census},
     {"cifar10", "pictures in the layout of CIFAR-10's binary version", add_cifar10},
     {"mnist", "digits in the layout of MNIST's IDX files", add_mnist},
+    {"pictures", "JPEGs of different sizes in folders of ten classes", add_pictures},
 };
 
 }  // namespace

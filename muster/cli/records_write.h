@@ -8,6 +8,7 @@ namespace muster::cli {
 void add_write_cifar10(CLI::App& command);
 void add_write_mnist(CLI::App& command);
 void add_write_csv(CLI::App& command);
+void add_write_images(CLI::App& command);
 void add_write_npy(CLI::App& command);
 
 }  // namespace muster::cli

@@ -12,7 +12,7 @@ namespace muster {
 
 inline constexpr std::size_t kCifar10Classes = 10;
 /// 1,024 red, 1,024 green, 1,024 blue, each plane row by row.
-inline constexpr std::size_t kCifar10ImageBytes = 3 * 32 * 32;
+inline constexpr std::size_t kCifar10ImageBytes = std::size_t{3} * 32 * 32;
 /// A label byte, then the image.
 inline constexpr std::size_t kCifar10RecordBytes = 1 + kCifar10ImageBytes;
 

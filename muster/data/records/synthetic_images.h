@@ -10,7 +10,7 @@
 
 namespace muster {
 
-inline constexpr std::size_t kMnistImageBytes = 28 * 28;
+inline constexpr std::size_t kMnistImageBytes = std::size_t{28} * 28;
 
 /// Made-up pictures with labels. A few labels are wrong on purpose, so what a model can reach is
 /// known.
