@@ -21,6 +21,7 @@
 #include "muster/nn/optim/device_update_internal.h"
 #include "muster/nn/optim/flat_kernels_internal.h"
 #include "muster/nn/optim/host_update_internal.h"
+#include "muster/nn/optim/slot_count.h"
 #include "muster/nn/optim/tensor_kernels_internal.h"
 #include "muster/nn/optim/update_rule_internal.h"
 
@@ -262,6 +263,11 @@ std::vector<NamedTensor> make_powers(const Optimizer& optimizer, const std::stri
 }
 
 }  // namespace
+
+std::size_t slot_count(const OptimizersByPrefix& optimizers, std::string_view variable) {
+  const auto owner = owner_of(optimizers, variable);
+  return owner ? internal::slots_of(optimizers[*owner].optimizer).size() : 0;
+}
 
 /// One optimizer, its variables and its state.
 struct Updater::Group {

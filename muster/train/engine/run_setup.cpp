@@ -9,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/freed_memory.h"
+#include "muster/base/host_memory.h"
 #include "muster/base/log.h"
 #include "muster/base/thread_pool.h"
 #include "muster/nn/device/devices.h"
@@ -17,6 +18,7 @@
 #include "muster/train/engine/arithmetic.h"
 #include "muster/train/engine/captured_steps.h"
 #include "muster/train/engine/device_steps.h"
+#include "muster/train/engine/memory_plan.h"
 #include "muster/train/engine/run_terms.h"
 #include "muster/train/engine/seeded_model.h"
 
@@ -170,6 +172,25 @@ bool shards(const RunConfig& config, const Strategy& strategy, const GradientRed
   return true;
 }
 
+// Throws where the state cannot be in the memory of the host. That of GPUs is not counted.
+void check_host_memory(const EstimatorOptions& options, const RunConfig& config,
+                       const RunPlan& plan) {
+  const TowerOptions& towers = plan.towers;
+  if (towers.on_gpus()) return;
+  const std::int64_t tasks =
+      is_shared(config) ? std::max<std::int64_t>(1, config.cluster.task.num_worker_replicas) : 1;
+  const std::int64_t shards = plan.is_sharded ? tasks : 1;
+  const auto model = make_seeded_model(options.model, towers.seed);
+  const bool saves = config.checkpoints.save_checkpoints && (config.is_chief() || shards > 1);
+  check_memory(options, variables_of(*model),
+               {.shards = shards,
+                .is_shared = is_shared(config),
+                .lanes = static_cast<std::int64_t>(towers.lanes()),
+                .replicas = (towers.replicas + tasks - 1) / tasks,
+                .saves = saves},
+               memory_of_process());
+}
+
 // The chief's terms are those of the run.
 void join_cluster(const EstimatorOptions& options, const RunContext& context, RunSetup& setup) {
   const RunConfig& config = context.config;
@@ -248,6 +269,7 @@ RunSetup set_up_run(const EstimatorOptions& options, const RunContext& context) 
     setup.strategy->membership().join({.replicas = towers.replicas});
   }
   towers.concurrent = concurrent_replicas(config, towers);
+  check_host_memory(options, config, setup.plan);
   setup.plan.captures_towers = captures_towers(options, config, setup.plan);
   return setup;
 }
