@@ -210,14 +210,25 @@ void FrontServer::get(const std::shared_ptr<Node>& node, const std::string& path
 void FrontServer::probe(const std::shared_ptr<Node>& node, const Deadline& deadline,
                         OnReply on_reply) {
   const auto sample = impl_->state->sample.get();
-  if (!sample) return get(node, "/readyz", deadline, std::move(on_reply));
-  impl_->forwarder_here().ask(
-      node, sample, deadline,
-      [state = impl_->state, on_reply = std::move(on_reply)](const NodeAnswer& answer) {
-        // Not a request for this node any more: its model is gone, or its token.
-        if (answer.response && answer.response->status != 200) state->sample.forget();
-        on_reply(reply_of(answer));
-      });
+  if (!sample) {
+    return get(node, "/readyz", deadline,
+               [node, on_reply = std::move(on_reply)](const Reply& reply) {
+                 if (reply.status == 200) node->forget_latency();
+                 on_reply(reply);
+               });
+  }
+  impl_->forwarder_here().ask(node, sample, deadline,
+                              [state = impl_->state, node, sent = Node::Clock::now(),
+                               on_reply = std::move(on_reply)](const NodeAnswer& answer) {
+                                // A node that gets no requests since it was slow is seen to be fast
+                                // again.
+                                if (answer.response) node->note_latency(Node::Clock::now() - sent);
+                                // Not a request for this node any more: its model is gone, or its
+                                // token.
+                                if (answer.response && answer.response->status != 200)
+                                  state->sample.forget();
+                                on_reply(reply_of(answer));
+                              });
 }
 
 void FrontServer::set_ready_without_nodes(bool is_ready) {

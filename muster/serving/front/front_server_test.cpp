@@ -114,6 +114,17 @@ TEST_F(FrontServerTest, AsksAnotherNodeWhereOneIsGone) {
               HasSubstr("muster_front_retries_total{reason=\"connection lost\"}"));
 }
 
+TEST_F(FrontServerTest, RequestsThatNoNodeHasSeenWaitForOne) {
+  FrontServer& front = open();
+  front.add(gone_node(0));
+  RawTcp client = connect();
+  client.send("DELETE /v1/projects/p/models/m HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+  ASSERT_TRUE(testing::eventually([&] { return front.waiting() == 1; }));
+  const TestNode good(1, says("good "));
+  front.add(good.node());
+  EXPECT_THAT(client.read_to_end(), EndsWith("good "));
+}
+
 TEST_F(FrontServerTest, AsksAnotherNodeWhereOneFails) {
   const TestNode bad(0,
                      [](const HttpRequest&) { return HttpResponse{.status = 500, .body = "bad"}; });

@@ -27,14 +27,18 @@ constexpr std::size_t kMostLine = 4096;
 // Share of a processor: a process that waits takes less, one that computes more.
 constexpr double kComputing = 0.05;
 
+// Empty when the process is gone.
+std::string stat_of(pid_t process) {
+  try {
+    return read_file(fmt::format("/proc/{}/stat", process));
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 // Processor time of a process; zero when it is gone.
 milliseconds processor_time(pid_t process) {
-  std::string text;
-  try {
-    text = read_file(fmt::format("/proc/{}/stat", process));
-  } catch (const Error&) {
-    return milliseconds(0);
-  }
+  const std::string text = stat_of(process);
   // The name, in parentheses, may have any character.
   const auto name_end = text.rfind(')');
   if (name_end == text.npos) return milliseconds(0);

@@ -9,6 +9,19 @@
 #include <utility>
 
 namespace muster::serving {
+namespace {
+
+// Differences of less than this are of no interest, and a node that has answered nothing is as good
+// as any.
+constexpr Node::Clock::duration kFast = std::chrono::milliseconds(5);
+
+// Until it has answered what it has and one more, as if it answered them one after the other.
+double expected_time(const Node& node) {
+  const Node::Clock::rep each = std::max(node.latency.load(), kFast.count());
+  return static_cast<double>(node.in_flight + 1) * static_cast<double>(each);
+}
+
+}  // namespace
 
 NodeAddress loopback_address(std::uint16_t port) {
   NodeAddress out{.text = fmt::format("127.0.0.1:{}", port), .length = sizeof(sockaddr_in)};
@@ -43,7 +56,7 @@ std::shared_ptr<Node> NodeSet::choose(const Node* other_than) {
   if (count > 1) {
     std::size_t second = random_.below(count - 1);
     if (second >= first) ++second;
-    if (nodes_[second]->in_flight < nodes_[first]->in_flight) chosen = second;
+    if (expected_time(*nodes_[second]) < expected_time(*nodes_[first])) chosen = second;
   }
   ++nodes_[chosen]->in_flight;
   return nodes_[chosen];

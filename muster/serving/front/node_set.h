@@ -20,8 +20,9 @@ class NodeSet {
   /// Nothing for a node that is not there.
   void remove(const Node& node);
 
-  /// The one with fewer requests in flight of two nodes that chance chooses, which counts one more
-  /// from now on; not `other_than`. Null when there is none.
+  /// The one that will answer sooner of two nodes that chance chooses: by its requests in flight
+  /// and how long each takes. It counts one more from now on. Not `other_than`; null when there is
+  /// none.
   std::shared_ptr<Node> choose(const Node* other_than);
 
   std::size_t size() const;

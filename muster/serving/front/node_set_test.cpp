@@ -31,6 +31,26 @@ TEST(NodeSet, LeavesANodeThatIsFarBehindAlone) {
   for (int i = 0; i < 90; ++i) EXPECT_NE(nodes.choose(nullptr), slow);
 }
 
+TEST(NodeSet, ANodeThatHasBecomeSlowGetsRequestsOnlyWhereOthersHaveMany) {
+  NodeSet nodes(1);
+  const auto slow = node(0);
+  const auto fast = node(1);
+  for (int i = 0; i < 100; ++i) {
+    slow->note_latency(std::chrono::milliseconds(100));
+    fast->note_latency(std::chrono::milliseconds(10));
+  }
+  nodes.add(slow);
+  nodes.add(fast);
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(nodes.choose(nullptr), fast);
+  fast->in_flight = 20;
+  EXPECT_EQ(nodes.choose(nullptr), slow);
+  // It is used again soon after it is as fast as the other.
+  fast->in_flight = 1;
+  slow->in_flight = 0;
+  for (int i = 0; i < 10; ++i) slow->note_latency(std::chrono::milliseconds(10));
+  EXPECT_EQ(nodes.choose(nullptr), slow);
+}
+
 TEST(NodeSet, NeverGivesTheNodeThatIsNotWanted) {
   NodeSet nodes(1);
   const auto failed = node(0);

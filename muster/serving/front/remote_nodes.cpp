@@ -23,6 +23,8 @@ using RemoteClock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kRemoteLook{20};
 constexpr std::chrono::milliseconds kRemoteMetricsPatience{1000};
+// Without a prediction for so long it may be as fast again as it was.
+constexpr std::chrono::seconds kSilence{1};
 // Failed requests in a row that other nodes answered, and the pause that follows.
 constexpr int kMostRemoteStrikes = 3;
 constexpr std::chrono::milliseconds kFirstRemotePause{1000};
@@ -67,6 +69,7 @@ class RemoteNode {
   }
 
   void take_answer(FrontServer& front, int status) {
+    if (status == 200 && node_->since_answer() > kSilence) node_->forget_latency();
     if (status == 200 && !is_up_ && RemoteClock::now() >= returns_) {
       is_up_ = true;
       log::info("node {} is up address={}", node_->number, node_->address.text);

@@ -115,6 +115,9 @@ void RequestForwarder::on_answer(FlightPlace place, NodeAnswer answer) {
   --flight.node->in_flight;
   if (answer.response) {
     flight.node->note_answer();
+    if (asks_for_prediction(*flight.request.request)) {
+      flight.node->note_latency(Node::Clock::now() - flight.sent);
+    }
     auto& free = free_[flight.node->number];
     if (!flight.node->is_abandoned && free.size() < kMostFree && flight.connection->can_ask()) {
       free.push_back(std::move(flight.connection));
@@ -161,6 +164,12 @@ void RequestForwarder::on_failure(ForwardedRequest request, std::shared_ptr<Node
     state_->counts.retried(node->is_abandoned ? "the node does not answer" : "connection lost");
     request.failed = std::move(node);
     return start(std::move(request));
+  }
+  if (!answer.was_sent) {
+    // No node has begun with it, so it may wait for one that can be connected to.
+    request.attempts = kMostAttempts - 1;
+    request.failed = std::move(node);
+    return wait(std::move(request));
   }
   const char* const hint = may_repeat
                                ? "try again later"

@@ -102,6 +102,7 @@ class RequestForwarder : public std::enable_shared_from_this<RequestForwarder> {
     ForwardedRequest request{};
     std::shared_ptr<Node> node{};
     std::shared_ptr<NodeConnection> connection{};
+    Node::Clock::time_point sent = Node::Clock::now();
     bool is_expired = false;
   };
   struct Question {
