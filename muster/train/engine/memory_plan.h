@@ -29,7 +29,7 @@ struct MemoryPlan {
   std::uint64_t slots = 0;
   std::uint64_t averages = 0;
   std::uint64_t gradients = 0;
-  /// What a checkpoint is written from while steps go on.
+  /// The copy that a checkpoint is written from while steps go on.
   std::uint64_t copy = 0;
   /// Variables with all that belongs to them, largest first.
   struct Variable {
