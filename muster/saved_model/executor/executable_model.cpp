@@ -139,6 +139,16 @@ std::string chosen_output(std::string_view name, const graph::SignatureDef& sign
                         fmt::join(numbers, ", "));
 }
 
+// Whether it makes variables or tables whose names are those of their nodes: these would be others
+// where it is written out.
+bool has_own_resources(const graph::FunctionDef& function) {
+  return std::ranges::any_of(function.nodes, [](const graph::NodeDef& node) {
+    const bool is_resource = node.op == "VarHandleOp" || node.op == "VariableV2" ||
+                             node.op == "Variable" || node.op.find("HashTable") != node.op.npos;
+    return is_resource && graph::attr_or<std::string>(node, "shared_name", "").empty();
+  });
+}
+
 void check_one_row(const Values& inputs) {
   for (const auto& [name, value] : inputs) {
     const auto shape = shape_of(value);
@@ -276,6 +286,7 @@ struct ExecutableModel::Impl {
   // of. Where they cannot be written out, explain() says which call is in its way.
   void plan_explained(const Path& dir, Budget& budget) {
     if (!options.explain || meta.graph.functions.empty()) return;
+    if (std::ranges::any_of(meta.graph.functions, has_own_resources)) return;
     try {
       graph::check_graph(meta.graph);
       const graph::MetaGraph flat = graph::inline_functions(meta);
