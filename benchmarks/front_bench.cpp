@@ -27,8 +27,8 @@ class Front {
  public:
   Front()
       : program_(MUSTER_PROGRAM,
-                 {"serve", EXAMPLES_DIR "/half_plus_two", "--nodes", "1", "--address", "127.0.0.1",
-                  "--port", "0", "--rest-api-port", "auto"}) {
+                 {"serve", std::string(EXAMPLES_DIR) + "/half_plus_two", "--nodes", "1",
+                  "--address", "127.0.0.1", "--port", "0", "--rest-api-port", "auto"}) {
     const bool has_begun = testing::eventually([&] {
       address_ = text_behind("REST API at:", " ...");
       return !address_.empty() || program_.ended();
