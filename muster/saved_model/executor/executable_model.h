@@ -96,9 +96,9 @@ class ExecutableModel {
   bool has_arena(std::string_view signature) const;
 
   /// Integrated gradients: the part of each input in a number of an output, on the straight way
-  /// from a baseline to these inputs. Both have one row. Inputs of floating-point numbers have parts
-  /// for each element; words and whole numbers one each, by the rows that they stand for in tables
-  /// or embeddings. Without a baseline all of these begin at 0. Throws what run() throws;
+  /// from a baseline to these inputs. Both have one row. Inputs of floating-point numbers have
+  /// parts for each element; words and whole numbers one each, by the rows that they stand for in
+  /// tables or embeddings. Without a baseline all of these begin at 0. Throws what run() throws;
   /// FailedPrecondition for a model that was loaded without LoadOptions::explain, or an output that
   /// no input changes; Unimplemented where an operation on the way has no gradient here, naming it.
   Explanation explain(std::string_view signature, const Values& inputs,

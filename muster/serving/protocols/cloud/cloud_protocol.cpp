@@ -111,9 +111,7 @@ RestResult answer_cloud(RestContext& context) {
   } catch (const Error& error) {
     return cloud_error(ErrorCode::kNotFound, error.message());
   }
-  Call call{.model = path->model,
-            .found = version,
-            .deadline = context.deadline()};
+  Call call{.model = path->model, .found = version, .deadline = context.deadline()};
   return std::make_unique<PredictInstances>(context.request, std::move(version), std::move(call));
 }
 
