@@ -78,6 +78,14 @@ class Front {
     }
     return out;
   }
+  /// "node N": any of several may be up first.
+  std::string name_of(pid_t process) const {
+    const std::string text = err();
+    std::smatch match;
+    std::regex_search(text, match,
+                      std::regex(fmt::format("(node [0-9]+) is up process={} ", process)));
+    return match[1].str();
+  }
   bool wait_for_nodes(std::size_t count) const {
     return eventually([&] { return nodes().size() >= count; });
   }
@@ -179,6 +187,7 @@ TEST_F(ServeNodes, ANodeThatDoesNotComputeIsReplaced) {
   Clients clients(front, 4);
   ASSERT_TRUE(eventually([&] { return clients.right() > 20; }));
   const pid_t stopped = front.nodes().front();
+  const std::string node = front.name_of(stopped);
   ::kill(stopped, SIGSTOP);
   ASSERT_TRUE(front.wait_for_nodes(3)) << front.err();
   const int before = clients.right();
@@ -187,8 +196,8 @@ TEST_F(ServeNodes, ANodeThatDoesNotComputeIsReplaced) {
   EXPECT_EQ(clients.others(), "");
   EXPECT_EQ(clients.unavailable(), 0);  // What it had was asked elsewhere.
   EXPECT_FALSE(runs(stopped));
-  EXPECT_THAT(front.err(), AllOf(HasSubstr("node 0 gets no requests: it does not answer"),
-                                 HasSubstr("node 0 did not answer; another one takes its place")));
+  EXPECT_THAT(front.err(), AllOf(HasSubstr(node + " gets no requests: it does not answer"),
+                                 HasSubstr(node + " did not answer; another one takes its place")));
   EXPECT_THAT(front.ask("GET", "/metrics"),
               AllOf(HasSubstr("muster_front_ejections_total{reason=\"does not answer\"} 1\n"),
                     HasSubstr("muster_front_node_ends_total{reason=\"did not answer\"} 1\n")));

@@ -153,7 +153,7 @@ TEST_F(RestApiTest, AnswersErrorsInTheWordsOfTensorFlowServing) {
             "400 No signature was found with the name: s");
   for (const char* target : {"/v1/models/m:PREDICT", "/v1/models/m/versions/x:predict",
                              "/v1/models/m/versions/1/labels/stable:predict", "/v1/models/m",
-                             "/v1/models/m:explain", "/v1/other", "/v1/models/:predict"}) {
+                             "/v1/models/m:explode", "/v1/other", "/v1/models/:predict"}) {
     EXPECT_EQ(error_of(post(target, one)), fmt::format("400 Malformed request: POST {}", target));
   }
   EXPECT_EQ(error_of(ask("PUT", "/v1/models/m")), "400 Malformed request: PUT /v1/models/m");
