@@ -71,12 +71,16 @@ IMB_MGR* make_manager() {
   const auto allocate = reinterpret_cast<decltype(&alloc_mb_mgr)>(::dlsym(library, "alloc_mb_mgr"));
   const auto start =
       reinterpret_cast<decltype(&init_mb_mgr_auto)>(::dlsym(library, "init_mb_mgr_auto"));
-  IMB_MGR* const made = allocate == nullptr || start == nullptr ? nullptr : allocate(0);
+  const auto release = reinterpret_cast<decltype(&free_mb_mgr)>(::dlsym(library, "free_mb_mgr"));
+  const bool is_whole = allocate != nullptr && start != nullptr && release != nullptr;
+  IMB_MGR* const made = is_whole ? allocate(0) : nullptr;
   if (made == nullptr) return nullptr;
   start(made, nullptr);
   constexpr std::uint64_t kNeeded =
       IMB_FEATURE_AVX512_SKX | IMB_FEATURE_VAES | IMB_FEATURE_VPCLMULQDQ;
-  return (made->features & kNeeded) == kNeeded ? made : nullptr;
+  if ((made->features & kNeeded) == kNeeded) return made;
+  release(made);
+  return nullptr;
 }
 
 const IMB_MGR* manager() {
