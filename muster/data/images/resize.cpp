@@ -1,7 +1,6 @@
 #include "muster/data/images/resize.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -143,14 +142,16 @@ void store(float* to, Floats values) { *reinterpret_cast<Floats*>(to) = values; 
 /// `out` becomes the weighted sum of rows; `values` is a multiple of the lanes.
 void blend_rows(const std::vector<const float*>& rows, const float* weights, std::size_t values,
                 float* out) {
+  constexpr std::size_t kAtOnce = 4;
   std::size_t x = 0;
-  for (; x + 4 * kLanes <= values; x += 4 * kLanes) {
-    std::array<Floats, 4> sums{};
+  for (; x + kAtOnce * kLanes <= values; x += kAtOnce * kLanes) {
+    // std::array would drop the attributes of its elements.
+    Floats sums[kAtOnce] = {};
     for (std::size_t k = 0; k < rows.size(); ++k) {
       const float* row = rows[k] + x;
-      for (std::size_t j = 0; j < sums.size(); ++j) sums[j] += load(row + j * kLanes) * weights[k];
+      for (std::size_t j = 0; j < kAtOnce; ++j) sums[j] += load(row + j * kLanes) * weights[k];
     }
-    for (std::size_t j = 0; j < sums.size(); ++j) store(out + x + j * kLanes, sums[j]);
+    for (std::size_t j = 0; j < kAtOnce; ++j) store(out + x + j * kLanes, sums[j]);
   }
   for (; x < values; x += kLanes) {
     Floats sum{};
