@@ -91,8 +91,8 @@ void RestContext::check(Role role) const {
   service.access().check(role, request.header("Authorization"), request.is_from_this_host);
 }
 
-VersionChoice RestContext::choice(const ModelPath& path) const {
-  VersionChoice choice = path.version;
+VersionChoice RestContext::choice(const ModelPath& target) const {
+  VersionChoice choice = target.version;
   choice.key = request.header(kKeyHeader);
   return choice;
 }

@@ -26,7 +26,7 @@ struct RestContext {
   Deadline deadline() const;
   void check(Role role) const;
   /// The version that the path and the caller's key ask for.
-  VersionChoice choice(const ModelPath& path) const;
+  VersionChoice choice(const ModelPath& target) const;
 };
 
 /// A prediction that is asked for, in the words of a protocol: what Service::start() wants of an
