@@ -5,11 +5,10 @@
 
 #include <algorithm>
 #include <optional>
-#include <span>
-#include <utility>
 #include <vector>
 
 #include "muster/data/checkpoint/tensor.h"
+#include "muster/distribution/membership/snapshot_internal.h"
 
 namespace muster::internal {
 namespace {
@@ -100,18 +99,10 @@ bool gather_values(Group& group, const ShardLayout& layout, const at::Tensor& fl
 
 namespace {
 
-constexpr std::size_t kHeldPiece = std::size_t{16} << 20;
 constexpr const char* kWhatIsSpread = "slots and averages of the last checkpoint";
 
 std::uint64_t whole_bytes(const TensorPart& part) {
   return static_cast<std::uint64_t>(element_count(part.shape).value()) * sizeof(float);
-}
-
-template <typename Message>
-Message take_held(Group& group, std::size_t from) {
-  auto message = group.take<Message>(from, kWhatIsSpread);
-  if (!message) throw PeersChanged("the run has ended");
-  return std::move(*message);
 }
 
 SnapshotHeader header_of(const std::vector<TensorPart>& parts, const FolderProof& proof,
@@ -151,27 +142,8 @@ at::Tensor read_whole(const ReadSaved& read, const TensorPart& part) {
 
 at::Tensor receive_whole(Group& group, std::size_t from, const TensorPart& part) {
   at::Tensor whole = at::empty({element_count(part.shape).value()}, at::kFloat);
-  std::span<std::byte> rest = bytes_of(whole);
-  while (!rest.empty()) {
-    const auto piece = take_held<SnapshotPiece>(group, from);
-    const std::span<const std::byte> bytes = piece.values.bytes;
-    if (bytes.empty() || bytes.size() > rest.size()) {
-      throw DataLoss("{} sent {} bytes of {}, which has {} left", group.task(from), bytes.size(),
-                     part.name, rest.size());
-    }
-    std::ranges::copy(bytes, rest.begin());
-    rest = rest.subspan(bytes.size());
-  }
+  receive_state_tensor(group, from, part.name, whole, kWhatIsSpread);
   return whole;
-}
-
-void send_whole(Group& group, std::size_t to, const at::Tensor& whole) {
-  std::span<const std::byte> rest = bytes_of(whole);
-  while (!rest.empty()) {
-    const auto piece = rest.first(std::min(rest.size(), kHeldPiece));
-    group.send(to, SnapshotPiece{{.bytes = piece}});
-    rest = rest.subspan(piece.size());
-  }
 }
 
 FolderProof proof_of(const SnapshotHeader& header) {
@@ -189,8 +161,8 @@ FolderProof spread_held(Group& group, HeldParts& held, FolderProof proof) {
   const auto from = state_sender(members, group.rank(), 0);
   const std::vector<std::size_t> receivers = state_receivers(members, group.rank(), 0);
   const ReadSaved read = from ? nullptr : held.last_saved();
-  const SnapshotHeader header =
-      from ? take_held<SnapshotHeader>(group, *from) : header_of(parts, proof, read != nullptr);
+  const SnapshotHeader header = from ? take_of_state<SnapshotHeader>(group, *from, kWhatIsSpread)
+                                     : header_of(parts, proof, read != nullptr);
   if (from) {
     check_header(group, *from, header, parts);
     proof = proof_of(header);
@@ -199,7 +171,7 @@ FolderProof spread_held(Group& group, HeldParts& held, FolderProof proof) {
   if (header.tensors.empty()) return proof;
   for (const TensorPart& part : parts) {
     const at::Tensor whole = from ? receive_whole(group, *from, part) : read_whole(read, part);
-    for (const std::size_t to : receivers) send_whole(group, to, whole);
+    for (const std::size_t to : receivers) send_state_tensor(group, to, whole);
     if (!part.empty()) part.values.copy_(whole.narrow(0, part.first, part.last - part.first));
   }
   return proof;

@@ -12,6 +12,7 @@ namespace {
 
 // Largest piece of a snapshot's tensors: larger tensors are sent in several messages.
 constexpr std::size_t kTensorPiece = std::size_t{16} << 20;
+constexpr const char* kStateOfRun = "the state of the run";
 
 }  // namespace
 
@@ -36,6 +37,30 @@ bool synchronize(Membership& membership, const Deadline& deadline,
   }
 }
 
+void send_state_tensor(Group& group, std::size_t to, const at::Tensor& whole) {
+  std::span<const std::byte> rest = bytes_of(whole);
+  while (!rest.empty()) {
+    const std::span<const std::byte> piece = rest.first(std::min(rest.size(), kTensorPiece));
+    group.send(to, SnapshotPiece{{.bytes = piece}});
+    rest = rest.subspan(piece.size());
+  }
+}
+
+void receive_state_tensor(Group& group, std::size_t from, const std::string& name,
+                          const at::Tensor& whole, const char* what) {
+  std::span<std::byte> rest = bytes_of(whole);
+  while (!rest.empty()) {
+    const auto piece = take_of_state<SnapshotPiece>(group, from, what);
+    const std::span<const std::byte> bytes = piece.values.bytes;
+    if (bytes.empty() || bytes.size() > rest.size()) {
+      throw DataLoss("{} sent {} bytes of {}, which has {} left", group.task(from), bytes.size(),
+                     name, rest.size());
+    }
+    std::ranges::copy(bytes, rest.begin());
+    rest = rest.subspan(bytes.size());
+  }
+}
+
 void send_snapshot(Group& group, const RunSnapshot& own, std::size_t to) {
   log::info("sending step {} to {}", own.step, group.plan().members[to].task);
   SnapshotHeader header{.step = own.step,
@@ -47,24 +72,11 @@ void send_snapshot(Group& group, const RunSnapshot& own, std::size_t to) {
   }
   group.send(to, header);
   for (const NamedTensor& named : own.tensors) {
-    const at::Tensor whole = named.tensor.contiguous().cpu();
-    std::span<const std::byte> rest = bytes_of(whole);
-    while (!rest.empty()) {
-      const std::span<const std::byte> piece = rest.first(std::min(rest.size(), kTensorPiece));
-      group.send(to, SnapshotPiece{{.bytes = piece}});
-      rest = rest.subspan(piece.size());
-    }
+    send_state_tensor(group, to, named.tensor.contiguous().cpu());
   }
 }
 
 namespace {
-
-template <typename Message>
-Message next_of_state(Group& group, std::size_t from) {
-  auto message = group.take<Message>(from, "the state of the run");
-  if (!message) throw PeersChanged("the run has ended");
-  return std::move(*message);
-}
 
 void check_model(const Group& group, std::size_t from, const SnapshotHeader& header,
                  const RunSnapshot& own) {
@@ -87,35 +99,21 @@ void check_model(const Group& group, std::size_t from, const SnapshotHeader& hea
   }
 }
 
-at::Tensor receive_tensor(Group& group, std::size_t from, const NamedTensor& like) {
-  at::Tensor whole = at::empty(like.tensor.sizes(), like.tensor.scalar_type());
-  std::span<std::byte> rest = bytes_of(whole);
-  while (!rest.empty()) {
-    const auto piece = next_of_state<SnapshotPiece>(group, from);
-    const std::span<const std::byte> bytes = piece.values.bytes;
-    if (bytes.empty() || bytes.size() > rest.size()) {
-      throw DataLoss("{} sent {} bytes of {}, which has {} left", group.task(from), bytes.size(),
-                     like.name, rest.size());
-    }
-    std::ranges::copy(bytes, rest.begin());
-    rest = rest.subspan(bytes.size());
-  }
-  return whole;
-}
-
 }  // namespace
 
 // Values are taken over when all are there: a sender that is lost on the way leaves no mixture.
 RunSnapshot receive_snapshot(Group& group, std::size_t from, const RunSnapshot& own) {
   const Group::ReceivingAhead ahead(group);
-  auto header = next_of_state<SnapshotHeader>(group, from);
+  auto header = take_of_state<SnapshotHeader>(group, from, kStateOfRun);
   check_model(group, from, header, own);
   RunSnapshot snapshot{.step = header.step,
                        .skipped_batches = header.skipped_batches,
                        .inputs_from = header.inputs_from,
                        .state_json = std::move(header.state_json)};
   for (const NamedTensor& mine : own.tensors) {
-    snapshot.tensors.push_back({mine.name, receive_tensor(group, from, mine)});
+    const at::Tensor whole = at::empty(mine.tensor.sizes(), mine.tensor.scalar_type());
+    receive_state_tensor(group, from, mine.name, whole, kStateOfRun);
+    snapshot.tensors.push_back({mine.name, whole});
   }
   const torch::NoGradGuard no_grad;
   for (std::size_t i = 0; i < snapshot.tensors.size(); ++i) {

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <functional>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "muster/base/wait.h"
 #include "muster/distribution/membership/group_internal.h"
@@ -24,6 +26,20 @@ Deadline synchronize_deadline(const RunConfig& config, bool has_state);
 bool synchronize(Membership& membership, const Deadline& deadline,
                  const std::function<Progress()>& progress,
                  const std::function<bool(Group& group, const Source& source)>& take);
+
+/// The next message of a state that another task sends; `what` it is, for when it does not come.
+/// Throws PeersChanged.
+template <typename Message>
+Message take_of_state(Group& group, std::size_t from, const char* what) {
+  auto message = group.take<Message>(from, what);
+  if (!message) throw PeersChanged("the run has ended");
+  return std::move(*message);
+}
+/// The bytes of a tensor in the memory of the host, in pieces, and their way into another one.
+void send_state_tensor(Group& group, std::size_t to, const at::Tensor& whole);
+/// Throws DataLoss, naming the task and the variable, for more or fewer bytes.
+void receive_state_tensor(Group& group, std::size_t from, const std::string& name,
+                          const at::Tensor& whole, const char* what);
 
 void send_snapshot(Group& group, const RunSnapshot& own, std::size_t to);
 /// In a group in which all train: brings the source's state to those who lack it, from task to task
