@@ -24,9 +24,6 @@ GradientRole gradient_role(std::string_view op);
 /// behind such operations, while all they read is of one feature: at what the feature stands for.
 bool pools_rows(std::string_view op);
 
-/// Whether it runs functions of the graph.
-bool calls_functions(std::string_view op);
-
 /// Whether the gradient flows through its first input alone: a filter must not depend on the
 /// request.
 bool needs_fixed_filter(std::string_view op);

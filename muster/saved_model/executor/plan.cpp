@@ -24,12 +24,6 @@ constexpr std::int64_t kMaxFoldedStep = 1 << 20;
 constexpr std::int64_t kMaxFoldedPlan = 1 << 24;
 constexpr std::int64_t kMaxElementBytes = 8;
 
-bool calls(std::string_view op) {
-  return op == "PartitionedCall" || op == "StatefulPartitionedCall" || op == "If" ||
-         op == "StatelessIf" || op == "While" || op == "StatelessWhile" || op == "Case" ||
-         op == "StatelessCase";
-}
-
 // Operations that leave values dead.
 bool may_kill(std::string_view op) { return op == "Switch" || op == "RefSwitch"; }
 
@@ -37,10 +31,11 @@ bool assigns(std::string_view op) { return op.starts_with("Assign"); }
 
 // Whether the operation does nothing but make its outputs of its inputs.
 bool is_pure(std::string_view op) {
-  return !calls(op) && !assigns(op) && op != "Assert" && op != "NoOp" && op != "RestoreV2" &&
-         op != "IsVariableInitialized" && op != "VarIsInitializedOp" && !may_kill(op) &&
-         !takes_dead(op) && !op.starts_with("Random") && !op.starts_with("Placeholder") &&
-         !op.starts_with("InitializeTable") && !op.starts_with("LookupTable");
+  return !calls_functions(op) && !assigns(op) && op != "Assert" && op != "NoOp" &&
+         op != "RestoreV2" && op != "IsVariableInitialized" && op != "VarIsInitializedOp" &&
+         !may_kill(op) && !takes_dead(op) && !op.starts_with("Random") &&
+         !op.starts_with("Placeholder") && !op.starts_with("InitializeTable") &&
+         !op.starts_with("LookupTable");
 }
 
 // Whether the tensor is in the memory of one of these, or of a variable.
@@ -101,6 +96,12 @@ std::size_t flat_output(const graph::NodeDef& node, const Op& op, const graph::I
 
 }  // namespace
 
+bool calls_functions(std::string_view op) {
+  return op == "PartitionedCall" || op == "StatefulPartitionedCall" || op == "If" ||
+         op == "StatelessIf" || op == "While" || op == "StatelessWhile" || op == "Case" ||
+         op == "StatelessCase";
+}
+
 Slots Plan::run_step(const Step& step, const SlotRefs& inputs, Budget& budget) const {
   budget.begin_operation();
   const Budget::Step in_step(budget);
@@ -160,8 +161,8 @@ void Plan::forget_nodes() {
 }
 
 bool Plan::may_assign() const {
-  return std::ranges::any_of(steps_,
-                             [](const Step& step) { return assigns(step.op) || calls(step.op); });
+  return std::ranges::any_of(
+      steps_, [](const Step& step) { return assigns(step.op) || calls_functions(step.op); });
 }
 
 std::optional<Slots> Plan::folded(const Step& step, const std::vector<std::optional<Slots>>& known,

@@ -20,6 +20,8 @@ class LaidOutLayers;
 struct FusedChain;
 struct FusedLayer;
 
+/// Whether it runs functions of the graph.
+bool calls_functions(std::string_view op);
 /// Whether fuse() or merge() want to know the attributes of such a node.
 bool may_be_fused(std::string_view op);
 bool may_be_merged(std::string_view op);
