@@ -5,13 +5,13 @@
 
 #include <array>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "muster/data/checkpoint/step_log_check.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/message_of.h"
+#include "tests/hash_alone.h"
 #include "tests/latest_hash.h"
 #include "tests/task_cluster.h"
 
@@ -24,19 +24,6 @@ using ::testing::Not;
 using testing::Outcome;
 using testing::Words;
 using testing::operator+;
-
-std::string hash_alone(const Words& flags) {
-  static std::map<Words, std::string> hashes;
-  std::string& hash = hashes[flags];
-  if (hash.empty()) {
-    const testing::TempDir folder;
-    const Outcome outcome =
-        testing::run_program(CLUSTER_JOB, Words{"--model-dir", folder.path().string()} + flags);
-    EXPECT_EQ(outcome.status, 0) << outcome.err;
-    hash = hash_of(folder.path());
-  }
-  return hash;
-}
 
 /// The logs of all servers of a cluster of two workers and two servers.
 std::vector<StepLogSummary> check_logs(const TaskCluster& cluster) {

@@ -14,6 +14,7 @@
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/testing/words.h"
+#include "tests/hash_alone.h"
 #include "tests/latest_hash.h"
 #include "tests/task_cluster.h"
 
@@ -29,14 +30,6 @@ using testing::operator+;
 
 const Words kFlags{"--steps", "30", "--replicas", "3", "--save-steps", "5"};
 const Words kParts{"--part-bytes", "1"};
-
-std::string hash_alone() {
-  const TempDir folder;
-  const Outcome outcome =
-      testing::run_program(CLUSTER_JOB, Words{"--model-dir", folder.path().string()} + kFlags);
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  return hash_of(folder.path());
-}
 
 int shards_of_latest(const Path& model_dir) {
   return BundleReader(latest_checkpoint(model_dir).value()).num_shards();
@@ -57,7 +50,7 @@ void expect_whole(const Path& model_dir) {
 }
 
 TEST(CheckpointInParts, HasTheWeightsOfOneProcess) {
-  const std::string alone = hash_alone();
+  const std::string alone = hash_alone(kFlags);
   for (const Words& more : {Words{}, Words{"--ps-log"}}) {
     TaskCluster cluster(1, 2, kFlags + kParts + more, {.shares_folder = true});
     const auto logs = cluster.wait_all();
@@ -87,7 +80,7 @@ TEST(CheckpointInParts, IsTheChiefsAloneWhereTheyAreSmall) {
 }
 
 TEST(CheckpointInParts, IsResumedByOneProcessAndByOtherServers) {
-  const std::string alone = hash_alone();
+  const std::string alone = hash_alone(kFlags);
   const Words slow{"--step-ms", "20"};
   for (const std::size_t servers : {0U, 1U, 3U}) {
     TaskCluster cluster(1, 2, kFlags + kParts + slow, {.shares_folder = true});
@@ -106,7 +99,7 @@ TEST(CheckpointInParts, IsResumedByOneProcessAndByOtherServers) {
 }
 
 TEST(CheckpointInParts, WhoeverIsKilledTheRunEndsWithTheWeightsOfOneProcess) {
-  const std::string alone = hash_alone();
+  const std::string alone = hash_alone(kFlags);
   const Words slow{"--step-ms", "10", "--save-steps", "1"};
   for (const std::size_t task : {0U, 1U, 2U, 3U}) {
     TaskCluster cluster(1, 2, kFlags + kParts + slow, {.shares_folder = true});
@@ -129,7 +122,7 @@ TEST(CheckpointInParts, AServerWhoseDiskIsFullLeavesItToTheChief) {
   cluster.start(3, {.most_file_bytes = 6'000});
   const auto logs = cluster.wait_all();
   EXPECT_THAT(logs[0], HasSubstr("ps:1 has not written its part"));
-  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone());
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(kFlags));
   EXPECT_EQ(shards_of_latest(cluster.chief_folder()), 1);
   expect_whole(cluster.chief_folder());
 }
@@ -144,7 +137,7 @@ TEST(CheckpointInParts, OfTheLastStepNeedsNoServerAnyMore) {
     const Outcome outcome = cluster.wait(task);
     EXPECT_EQ(outcome.status, 0) << cluster.name(task) << "\n" << outcome.err;
   }
-  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone());
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(kFlags));
   EXPECT_EQ(shards_of_latest(cluster.chief_folder()), 3);
   expect_whole(cluster.chief_folder());
 }

@@ -26,6 +26,7 @@
 #include "muster/testing/stand_in.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/testing/words.h"
+#include "tests/hash_alone.h"
 #include "tests/latest_hash.h"
 #include "tests/task_cluster.h"
 
@@ -80,14 +81,6 @@ class Tasks {
   Path folder(const std::string& type) const { return folder_ / type; }
   std::string hash() const { return hash_of(folder_ / "chief"); }
 
-  // Hash of the checkpoint of one process.
-  std::string hash_alone(const Words& flags) const {
-    const Outcome outcome =
-        testing::run_program(CLUSTER_JOB, Words{"--model-dir", folder_ / "alone"} + flags);
-    EXPECT_EQ(outcome.status, 0) << outcome.err;
-    return hash_of(folder_ / "alone");
-  }
-
  private:
   TempDir folder_;
   const launch::ReservedPorts ports_;
@@ -138,7 +131,7 @@ TEST(ClusterFailure, ARunBeginsWithoutAWorkerThatDoesNotCome) {
   const Outcome chief = tasks.wait("chief");
   EXPECT_EQ(chief.status, 0) << chief.err;
   EXPECT_THAT(chief.err, HasSubstr("1 of 2 tasks have come"));
-  EXPECT_EQ(tasks.hash(), tasks.hash_alone(kShort));
+  EXPECT_EQ(tasks.hash(), hash_alone(kShort));
 }
 
 TEST(ClusterFailure, AServerThatDoesNotComeIsNamed) {
@@ -165,7 +158,7 @@ TEST(ClusterFailure, ATaskOfOtherTermsIsToldWhichAndTheOthersGoOn) {
     const Outcome chief = tasks.wait("chief");
     EXPECT_EQ(chief.status, 0) << chief.err;
     EXPECT_THAT(chief.err, HasSubstr(reasons[i]));
-    EXPECT_EQ(tasks.hash(), tasks.hash_alone(kShort));
+    EXPECT_EQ(tasks.hash(), hash_alone(kShort));
   }
 }
 
@@ -183,7 +176,7 @@ TEST(ClusterFailure, OtherHyperparametersAreRefusedByNameWithBothValues) {
     // It does not wait for one that cannot come.
     const Outcome chief = tasks.wait("chief");
     EXPECT_EQ(chief.status, 0) << chief.err;
-    EXPECT_EQ(tasks.hash(), tasks.hash_alone(kShort));
+    EXPECT_EQ(tasks.hash(), hash_alone(kShort));
   }
 }
 
@@ -219,7 +212,7 @@ TEST(ClusterFailure, AWorkerThatWasToldFewerOrMoreStepsEndsWithTheChief) {
       if (with_ps) tasks.start("ps", kShort);
       const Outcome chief = tasks.wait("chief");
       EXPECT_EQ(chief.status, 0) << chief.err;
-      EXPECT_EQ(tasks.hash(), tasks.hash_alone(kShort));
+      EXPECT_EQ(tasks.hash(), hash_alone(kShort));
       const Outcome worker = tasks.wait("worker");
       EXPECT_EQ(worker.status, 0) << worker.err;
       EXPECT_THAT(worker.err, HasSubstr("the chief ends the run at step 20"));
@@ -241,7 +234,7 @@ TEST(ClusterFailure, AStrangersTaskIsRefused) {
   const Outcome chief = tasks.wait("chief");
   EXPECT_EQ(chief.status, 0) << chief.err;
   EXPECT_THAT(chief.err, HasSubstr("the cluster of this task has no worker:99"));
-  EXPECT_EQ(tasks.hash(), tasks.hash_alone(kShort));
+  EXPECT_EQ(tasks.hash(), hash_alone(kShort));
 }
 
 TEST(ClusterFailure, ATaskThatComputesWithOtherKernelsIsToldSo) {
@@ -309,7 +302,7 @@ TEST(ClusterFailure, AChiefThatWasLostAfterTheLastStepEndsTheRunForThoseWhoAreLe
     const Outcome outcome = cluster.wait(task);
     EXPECT_EQ(outcome.status, 0) << outcome.err;
   }
-  EXPECT_EQ(hash_of(cluster.chief_folder()), Tasks().hash_alone(kShort));
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(kShort));
 }
 
 struct LastSaveLayout {
@@ -345,7 +338,7 @@ TEST_P(LastSave, IsMadeAgainFromWhatOthersHaveBeforeAnybodyLeaves) {
     EXPECT_EQ(outcome.status, 0) << outcome.err;
   }
   EXPECT_EQ(checkpoint_step(latest_checkpoint(tasks.folder("chief")).value_or("")), 20);
-  EXPECT_EQ(tasks.hash(), tasks.hash_alone(kShort));
+  EXPECT_EQ(tasks.hash(), hash_alone(kShort));
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, LastSave,
@@ -376,7 +369,7 @@ TEST_P(SlowLastSave, IsWaitedForWhoeverIsLostMeanwhile) {
     EXPECT_EQ(outcome.status, 0) << cluster.name(task) << "\n" << outcome.err;
     EXPECT_THAT(outcome.err, Not(HasSubstr("did not come within"))) << cluster.name(task);
   }
-  EXPECT_EQ(hash_of(cluster.chief_folder()), Tasks().hash_alone(kShort));
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(kShort));
 }
 
 // Before a byte of it is on the disk.
@@ -398,7 +391,7 @@ TEST_P(SlowLastSave, OfAChiefThatIsKilledMeanwhileIsMadeFromWhatOthersHave) {
         << "a step was trained again";
     cluster.wait_all();
     EXPECT_EQ(cluster.saved_step(), 20);
-    EXPECT_EQ(hash_of(cluster.chief_folder()), Tasks().hash_alone(kShort));
+    EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(kShort));
   }
 }
 
@@ -460,7 +453,7 @@ TEST_P(PausedTask, IsWaitedForAndNothingIsLost) {
   const Outcome outcome = cluster.wait();
   EXPECT_EQ(outcome.status, 0) << outcome.err << outcome.out;
   EXPECT_THAT(outcome.err, AllOf(Not(HasSubstr("asking ")), Not(HasSubstr(" failed "))));
-  EXPECT_EQ(hash_of(cluster.model_dir()), Tasks().hash_alone(flags));
+  EXPECT_EQ(hash_of(cluster.model_dir()), hash_alone(flags));
 }
 
 INSTANTIATE_TEST_SUITE_P(

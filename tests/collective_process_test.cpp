@@ -22,6 +22,7 @@
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/testing/words.h"
+#include "tests/hash_alone.h"
 #include "tests/latest_hash.h"
 #include "tests/task_cluster.h"
 
@@ -51,15 +52,6 @@ bool listens(std::uint16_t port) {
 // MUSTER_LONG_TESTS=1 trains longer, and kills more.
 std::string in_long(const char* steps, const char* otherwise) {
   return testing::are_tests_long() ? steps : otherwise;
-}
-
-// Hash of the checkpoint of one process.
-std::string hash_alone(const Words& flags) {
-  const TempDir folder;
-  const Outcome outcome =
-      testing::run_program(CLUSTER_JOB, Words{"--model-dir", folder.path().string()} + flags);
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  return hash_of(folder.path());
 }
 
 TEST(Collective, GivesTheWeightsOfOneProcess) {

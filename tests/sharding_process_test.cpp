@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/testing/words.h"
+#include "tests/hash_alone.h"
 #include "tests/latest_hash.h"
 #include "tests/task_cluster.h"
 
@@ -35,19 +35,6 @@ const Words kWideAndDeep{"--steps",      "24", "--replicas", "4",
 const Words kTransformer{"--on-device", "--steps", "12", "--replicas", "5", "--save-steps", "5"};
 const Words kSharded{"--sharding", "optimizer"};
 
-std::string hash_alone(const Words& flags) {
-  const TempDir folder;
-  const Outcome outcome =
-      testing::run_program(CLUSTER_JOB, Words{"--model-dir", folder.path().string()} + flags);
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  return hash_of(folder.path());
-}
-
-const std::string& wide_and_deep_alone() {
-  static const std::string hash = hash_alone(kWideAndDeep);
-  return hash;
-}
-
 int shards_of_latest(const Path& model_dir) {
   const BundleReader bundle(latest_checkpoint(model_dir).value());
   bundle.verify();
@@ -64,7 +51,7 @@ std::int64_t number_after(const std::string& log, const std::string& words) {
 TEST(ShardedOptimizer, GivesTheWeightsOfOneProcessOnFourTasks) {
   TaskCluster cluster(3, 0, kWideAndDeep + kSharded, {.shares_folder = true});
   const auto logs = cluster.wait_all();
-  EXPECT_EQ(hash_of(cluster.chief_folder()), wide_and_deep_alone());
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(kWideAndDeep));
   // Every task has written a part, and no task the whole.
   EXPECT_EQ(shards_of_latest(cluster.chief_folder()), 4);
   std::int64_t updated = 0;
@@ -97,7 +84,7 @@ TEST(ShardedOptimizer, WhoeverIsKilledTheRunEndsWithTheWeightsOfOneProcess) {
   ASSERT_TRUE(cluster.wait_for_step(12));
   cluster.kill_and_start(0);
   cluster.wait_for_chief_and_end_the_rest();
-  EXPECT_EQ(hash_of(cluster.chief_folder()), wide_and_deep_alone());
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(kWideAndDeep));
 }
 
 TEST(ShardedOptimizer, IsStoppedAndResumedByMoreTasksAndByOneProcess) {
@@ -118,12 +105,12 @@ TEST(ShardedOptimizer, IsStoppedAndResumedByMoreTasksAndByOneProcess) {
   std::filesystem::rename(two.chief_folder(), three.chief_folder());
   three.start_all();
   three.wait_all();
-  EXPECT_EQ(hash_of(three.chief_folder()), wide_and_deep_alone());
+  EXPECT_EQ(hash_of(three.chief_folder()), hash_alone(kWideAndDeep));
 
   const Outcome alone = testing::run_program(
       CLUSTER_JOB, Words{"--model-dir", (copy.path() / "run").string()} + kWideAndDeep);
   EXPECT_EQ(alone.status, 0) << alone.err;
-  EXPECT_EQ(hash_of(copy.path() / "run"), wide_and_deep_alone());
+  EXPECT_EQ(hash_of(copy.path() / "run"), hash_alone(kWideAndDeep));
 }
 
 TEST(ShardedOptimizer, ATaskThatDoesNotSeeTheFolderIsRefusedAndTheChiefGoesOn) {
