@@ -2,9 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "muster/base/base64.h"
 #include "muster/base/error.h"
 #include "muster/data/images/image_decoder.h"
 
@@ -32,6 +35,18 @@ inline void decode_image_file(std::string_view magic, const std::uint8_t* data, 
   } catch (const Error&) {
     // Refused, as it should be.
   }
+}
+
+/// Seeds for decode_image_file() of files in base64: all of each, grey, and a part.
+inline std::vector<std::string> image_file_seeds(std::string_view magic,
+                                                 std::initializer_list<std::string_view> files) {
+  std::vector<std::string> seeds;
+  for (const auto file : files) {
+    for (const char form : {'\0', '\1', '\2'}) {
+      seeds.push_back(form + base64_decode(file).substr(magic.size()));
+    }
+  }
+  return seeds;
 }
 
 }  // namespace muster::fuzz

@@ -6,35 +6,18 @@
 #include "muster/base/base64.h"
 #include "muster/base/error.h"
 #include "muster/saved_model/executor/picture_internal.h"
+#include "muster/testing/image_samples.h"
 
 namespace {
 
 using muster::executor::PictureOptions;
 using muster::executor::PictureSize;
+using muster::testing::kBaselineJpeg;
+using muster::testing::kInterlacedPng;
+using muster::testing::kPalettePng;
+using muster::testing::kProgressiveJpeg;
 
 constexpr std::int64_t kMaxBytes = 1 << 20;
-
-constexpr std::string_view kBaselineJpeg =
-    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAA0JCgsKCA0LCgsODg0PEyAVExISEyccHhcgLikxMC4pLSwzOko+MzZGNywtQF"
-    "dBRkxOUlNSMj5aYVpQYEpRUk//2wBDAQ4ODhMREyYVFSZPNS01T09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09P"
-    "T09PT09PT09PT09PT09PT0//wAARCAAFAAcDASIAAhEBAxEB/8QAFQABAQAAAAAAAAAAAAAAAAAAAAT/xAAZEAEAAgMAAA"
-    "AAAAAAAAAAAAAAAQIFEnH/xAAVAQEBAAAAAAAAAAAAAAAAAAACBP/EAB0RAAECBwAAAAAAAAAAAAAAAAMAAQIEBRIUISL/"
-    "2gAMAwEAAhEDEQA/AJcTadY4AZpQF78soqqYmVFtf//Z";
-constexpr std::string_view kManyScansJpeg =
-    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAA0JCgsKCA0LCgsODg0PEyAVExISEyccHhcgLikxMC4pLSwzOko+MzZGNywtQF"
-    "dBRkxOUlNSMj5aYVpQYEpRUk//2wBDAQ4ODhMREyYVFSZPNS01T09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09P"
-    "T09PT09PT09PT09PT09PT0//wgARCAAFAAcDASIAAhEBAxEB/8QAFQABAQAAAAAAAAAAAAAAAAAAAAP/xAAVAQEBAAAAAA"
-    "AAAAAAAAAAAAABA//aAAwDAQACEAMQAAABkGH/xAAVEAEBAAAAAAAAAAAAAAAAAAAAA//aAAgBAQABBQKT/8QAGBEAAgMA"
-    "AAAAAAAAAAAAAAAAAAIBBBP/2gAIAQMBAT8BtO2sn//EABgRAAIDAAAAAAAAAAAAAAAAAAACAxEx/9oACAECAQE/AXiS8P"
-    "/EABQQAQAAAAAAAAAAAAAAAAAAAAD/2gAIAQEABj8Cf//EABYQAAMAAAAAAAAAAAAAAAAAAAABIf/aAAgBAQABPyF4f//a"
-    "AAwDAQACAAMAAAAQD//EABURAQEAAAAAAAAAAAAAAAAAAAAx/9oACAEDAQE/ELB//8QAFhEAAwAAAAAAAAAAAAAAAAAAAB"
-    "Eh/9oACAECAQE/EG8H/8QAFxAAAwEAAAAAAAAAAAAAAAAAAAERcf/aAAgBAQABPxBkYf/Z";
-constexpr std::string_view kPalettePng =
-    "iVBORw0KGgoAAAANSUhEUgAAAAQAAAACAgMAAAACxpXwAAAADFBMVEX/AAAA/wAAAP8KFB4iiCkEAAAAA3RSTlP/gAB/"
-    "bWh4AAAADElEQVR42mOQZngCAAE5AQB7mUI3AAAAAElFTkSuQmCC";
-constexpr std::string_view kInterlacedPng =
-    "iVBORw0KGgoAAAANSUhEUgAAAAMAAAADCAAAAAEERNr1AAAAF0lEQVR42mNgYGBiEBFjYGQQZeDi5gEAAmUAZNw4nKoA"
-    "AAAASUVORK5CYII=";
 
 void decode(std::string_view bytes, const PictureOptions& options) {
   std::vector<unsigned char> pixels;
@@ -75,7 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 std::vector<std::string> muster::fuzz::seeds() {
   std::vector<std::string> seeds;
-  for (const auto file : {kBaselineJpeg, kManyScansJpeg, kPalettePng, kInterlacedPng}) {
+  for (const auto file : {kBaselineJpeg, kProgressiveJpeg, kPalettePng, kInterlacedPng}) {
     for (const char options : {0, 2, 18, 35}) seeds.push_back(options + base64_decode(file));
   }
   return seeds;

@@ -3,20 +3,13 @@
 
 #include "fuzz/fuzz.h"
 #include "fuzz/image_file.h"
-#include "muster/base/base64.h"
+#include "muster/testing/image_samples.h"
 
 namespace {
 
 using std::string_view_literals::operator""sv;
 
 constexpr std::string_view kMagic = "\x89PNG\r\n\x1A\n"sv;
-
-constexpr std::string_view kPalettePng =
-    "iVBORw0KGgoAAAANSUhEUgAAAAQAAAACAgMAAAACxpXwAAAADFBMVEX/AAAA/wAAAP8KFB4iiCkEAAAAA3RSTlP/gAB/"
-    "bWh4AAAADElEQVR42mOQZngCAAE5AQB7mUI3AAAAAElFTkSuQmCC";
-constexpr std::string_view kInterlacedPng =
-    "iVBORw0KGgoAAAANSUhEUgAAAAMAAAADCAAAAAEERNr1AAAAF0lEQVR42mNgYGBiEBFjYGQQZeDi5gEAAmUAZNw4nKoA"
-    "AAAASUVORK5CYII=";
 
 }  // namespace
 
@@ -26,12 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 }
 
 std::vector<std::string> muster::fuzz::seeds() {
-  std::vector<std::string> seeds;
-  for (const auto file : {kPalettePng, kInterlacedPng}) {
-    for (const char form : {'\0', '\1', '\2'})
-      seeds.push_back(form + base64_decode(file).substr(kMagic.size()));
-  }
-  return seeds;
+  return image_file_seeds(kMagic, {testing::kPalettePng, testing::kInterlacedPng});
 }
 
 muster::fuzz::MemoryBound muster::fuzz::memory_bound() { return {}; }

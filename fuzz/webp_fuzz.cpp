@@ -3,7 +3,6 @@
 
 #include "fuzz/fuzz.h"
 #include "fuzz/image_file.h"
-#include "muster/base/base64.h"
 
 namespace {
 
@@ -27,12 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 }
 
 std::vector<std::string> muster::fuzz::seeds() {
-  std::vector<std::string> seeds;
-  for (const auto file : {kLossy, kLossless, kOpacity}) {
-    for (const char form : {'\0', '\1', '\2'})
-      seeds.push_back(form + base64_decode(file).substr(kMagic.size()));
-  }
-  return seeds;
+  return image_file_seeds(kMagic, {kLossy, kLossless, kOpacity});
 }
 
 muster::fuzz::MemoryBound muster::fuzz::memory_bound() { return {}; }

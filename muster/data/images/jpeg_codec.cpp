@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/data/image_readers/jpeg_reader.h"
 #include "muster/data/images/image_codec_internal.h"
 
-// After <cstdio>, which it needs.
+// After what they need.
 #include <jerror.h>
-#include <jpeglib.h>
 
 namespace muster::internal {
 namespace {
@@ -27,29 +27,12 @@ constexpr std::int64_t kMostScannedPixels = std::int64_t{1} << 30;
 constexpr std::int64_t kMargin = 4;
 constexpr std::size_t kRowsAtOnce = 8;
 
-/// libjpeg's state. It is C and leaves by longjmp, over frames that hold nothing to destroy.
-struct JpegState {
-  jpeg_decompress_struct info{};
-  jpeg_error_mgr errors{};
-  jpeg_source_mgr source{};
-  jpeg_progress_mgr progress{};
-  std::jmp_buf leave{};
+/// A reader that takes damage for an error, and that does not go on for ever.
+struct JpegState : JpegReader {
+  explicit JpegState(std::string_view bytes);
+
   std::int64_t most_scans = kMostScans;
-  char message[JMSG_LENGTH_MAX] = {};
-
-  JpegState() = default;
-  ~JpegState() { jpeg_destroy_decompress(&info); }
-  JpegState(const JpegState&) = delete;
-  JpegState& operator=(const JpegState&) = delete;
 };
-
-JpegState& state_of(j_common_ptr info) { return *static_cast<JpegState*>(info->client_data); }
-
-[[noreturn]] void leave_with_message(j_common_ptr info) {
-  JpegState& state = state_of(info);
-  info->err->format_message(info, state.message);
-  std::longjmp(state.leave, 1);
-}
 
 // Bytes between markers, an unknown version and the like change no pixel.
 bool is_harmless(int code) {
@@ -61,57 +44,17 @@ void take_message(j_common_ptr info, int level) {
   if (level < 0 && !is_harmless(info->err->msg_code)) leave_with_message(info);
 }
 
-void print_nothing(j_common_ptr) {}
-void init_jpeg_source(j_decompress_ptr) {}
-void end_jpeg_source(j_decompress_ptr) {}
-
-boolean no_more_input(j_decompress_ptr info) {
-  // The bytes that it took are counted later.
-  info->src->bytes_in_buffer = 0;
-  ERREXIT(info, JERR_INPUT_EOF);
-  return FALSE;
-}
-
-void skip_jpeg_input(j_decompress_ptr info, long count) {
-  if (count <= 0) return;
-  jpeg_source_mgr& source = *info->src;
-  if (static_cast<std::size_t>(count) > source.bytes_in_buffer) no_more_input(info);
-  source.next_input_byte += count;
-  source.bytes_in_buffer -= static_cast<std::size_t>(count);
-}
-
 void watch_scans(j_common_ptr info) {
-  JpegState& state = state_of(info);
+  auto& state = static_cast<JpegState&>(jpeg_reader_of(info));
   if (state.info.input_scan_number <= state.most_scans) return;
   std::snprintf(state.message, sizeof(state.message), "it has more than %lld scans",
                 static_cast<long long>(state.most_scans));
   std::longjmp(state.leave, 1);
 }
 
-void prepare(JpegState& state, std::string_view bytes) {
-  state.info.err = jpeg_std_error(&state.errors);
-  state.errors.error_exit = leave_with_message;
-  state.errors.emit_message = take_message;
-  state.errors.output_message = print_nothing;
-  state.info.client_data = &state;
-  state.source.next_input_byte = reinterpret_cast<const JOCTET*>(bytes.data());
-  state.source.bytes_in_buffer = bytes.size();
-  state.source.init_source = init_jpeg_source;
-  state.source.fill_input_buffer = no_more_input;
-  state.source.skip_input_data = skip_jpeg_input;
-  state.source.resync_to_restart = jpeg_resync_to_restart;
-  state.source.term_source = end_jpeg_source;
-  state.progress.progress_monitor = watch_scans;
-}
-
-// The steps of libjpeg, each of which may leave: false then.
-bool read_jpeg_header(JpegState& state) {
-  if (setjmp(state.leave) != 0) return false;
-  jpeg_create_decompress(&state.info);
-  state.info.src = &state.source;
-  state.info.progress = &state.progress;
-  jpeg_read_header(&state.info, TRUE);
-  return true;
+JpegState::JpegState(std::string_view bytes) : JpegReader(bytes) {
+  errors.emit_message = take_message;
+  progress.progress_monitor = watch_scans;
 }
 
 /// Columns that libjpeg decodes: whole blocks around those that are asked for.
@@ -120,41 +63,10 @@ struct Columns {
   JDIMENSION count = 0;
 };
 
-bool start_area(JpegState& state, JDIMENSION top, Columns& columns) {
-  if (setjmp(state.leave) != 0) return false;
-  jpeg_start_decompress(&state.info);
-  if (columns.count < state.info.output_width) {
-    jpeg_crop_scanline(&state.info, &columns.first, &columns.count);
-  }
-  if (top > 0) jpeg_skip_scanlines(&state.info, top);
-  return true;
-}
-
-bool read_jpeg_rows(JpegState& state, JSAMPARRAY rows, JDIMENSION count, JDIMENSION* done) {
-  if (setjmp(state.leave) != 0) return false;
-  *done = jpeg_read_scanlines(&state.info, rows, count);
-  return true;
-}
-
-bool finish_jpeg(JpegState& state) {
-  if (setjmp(state.leave) != 0) return false;
-  jpeg_finish_decompress(&state.info);
-  return true;
-}
-
-bool has_inks(const jpeg_decompress_struct& info) {
-  return info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
-}
-
-// Adobe's programs write inks the other way round.
 void inks_to_colours(const std::uint8_t* inks, std::size_t pixels, bool inverted,
                      std::int64_t channels, std::uint8_t* out) {
   for (std::size_t i = 0; i < pixels; ++i, inks += 4) {
-    const int black = inverted ? inks[3] : 255 - inks[3];
-    std::array<int, 3> colour{};
-    for (std::size_t c = 0; c < 3; ++c) {
-      colour[c] = black * (inverted ? inks[c] : 255 - inks[c]) / 255;
-    }
+    const std::array<int, 3> colour = colour_of_inks(inks, inverted);
     if (channels == 3) {
       for (const int value : colour) *out++ = static_cast<std::uint8_t>(value);
     } else {
@@ -195,19 +107,27 @@ class JpegCodec final : public ImageCodec {
     const auto right = std::min(width, area.right + kMargin);
     Columns columns{.first = static_cast<JDIMENSION>(left),
                     .count = static_cast<JDIMENSION>(right - left)};
-    check(start_area(*state, static_cast<JDIMENSION>(area.top), columns), *state);
+    const auto start = [&] {
+      jpeg_start_decompress(&info);
+      if (columns.count < info.output_width) {
+        jpeg_crop_scanline(&info, &columns.first, &columns.count);
+      }
+      if (area.top > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(area.top));
+    };
+    check(state->attempt(start), *state);
     Image image{.height = area.height(), .width = area.width(), .channels = channels_};
     image.pixels.resize(static_cast<std::size_t>(image.height) * image.row_bytes());
     read_area(*state, area, columns, image);
-    if (info.output_scanline == info.output_height) check(finish_jpeg(*state), *state);
+    if (info.output_scanline == info.output_height) {
+      check(state->attempt([&] { jpeg_finish_decompress(&info); }), *state);
+    }
     return image;
   }
 
  private:
   std::unique_ptr<JpegState> open() const {
-    auto state = std::make_unique<JpegState>();
-    prepare(*state, bytes_);
-    check(read_jpeg_header(*state), *state);
+    auto state = std::make_unique<JpegState>(bytes_);
+    check(state->read_header(), *state);
     return state;
   }
 
@@ -234,7 +154,10 @@ class JpegCodec final : public ImageCodec {
         rows[at] = direct ? image.row(y + i) : lines.data() + at * line_bytes;
       }
       JDIMENSION done = 0;
-      check(read_jpeg_rows(state, rows.data(), static_cast<JDIMENSION>(count), &done), state);
+      const auto read_rows = [&] {
+        done = jpeg_read_scanlines(&info, rows.data(), static_cast<JDIMENSION>(count));
+      };
+      check(state.attempt(read_rows), state);
       if (done == 0) throw Internal("{}: libjpeg gave no rows", name_);
       for (JDIMENSION i = 0; i < done && !direct; ++i) {
         const std::uint8_t* from = rows[i] + skipped;

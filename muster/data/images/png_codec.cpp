@@ -1,6 +1,3 @@
-#include <png.h>
-
-#include <csetjmp>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -8,6 +5,7 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/data/image_readers/png_reader.h"
 #include "muster/data/images/image_codec_internal.h"
 
 namespace muster::internal {
@@ -17,70 +15,18 @@ namespace {
 constexpr png_alloc_size_t kMaxChunkBytes = png_alloc_size_t{8} << 20;
 constexpr png_uint_32 kMaxOldChunks = 1000;
 
-/// libpng's state. It is C and leaves by longjmp, over frames that hold nothing to destroy.
-struct PngState {
-  png_structp png = nullptr;
-  png_infop info = nullptr;
-  std::string_view rest{};
-  char message[200] = {};
-
-  PngState() = default;
-  ~PngState() { png_destroy_read_struct(&png, &info, nullptr); }
-  PngState(const PngState&) = delete;
-  PngState& operator=(const PngState&) = delete;
-};
-
-[[noreturn]] void leave_png_codec(png_structp png, png_const_charp message) {
-  auto& state = *static_cast<PngState*>(png_get_error_ptr(png));
-  std::strncpy(state.message, message, sizeof(state.message) - 1);
-  png_longjmp(png, 1);
-}
-
-void take_png_warning(png_structp, png_const_charp) {}
-
-void give_png_bytes(png_structp png, png_bytep out, std::size_t count) {
-  auto& state = *static_cast<PngState*>(png_get_io_ptr(png));
-  if (count > state.rest.size()) png_error(png, "the file ends early");
-  std::memcpy(out, state.rest.data(), count);
-  state.rest.remove_prefix(count);
-}
-
-bool read_info(PngState& state) {
-  if (setjmp(png_jmpbuf(state.png)) != 0) return false;
-  png_set_read_fn(state.png, &state, give_png_bytes);
-  png_set_user_limits(state.png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
-  png_set_chunk_malloc_max(state.png, kMaxChunkBytes);
-  png_set_chunk_cache_max(state.png, kMaxOldChunks);
-  png_read_info(state.png, state.info);
-  return true;
-}
-
 // Bytes of grey or RGB, whatever the file has: RGB where it has colours.
-bool set_form(PngState& state, bool colours_wanted) {
-  if (setjmp(png_jmpbuf(state.png)) != 0) return false;
-  png_structp png = state.png;
-  const auto colours = png_get_color_type(png, state.info);
+void set_form(const PngReader& reader, bool colours_wanted) {
+  png_structp png = reader.png;
+  const auto colours = png_get_color_type(png, reader.info);
   const bool grey = (colours & PNG_COLOR_MASK_COLOR) == 0;
   if (colours == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
-  if (grey && png_get_bit_depth(png, state.info) < 8) png_set_expand_gray_1_2_4_to_8(png);
+  if (grey && png_get_bit_depth(png, reader.info) < 8) png_set_expand_gray_1_2_4_to_8(png);
   png_set_scale_16(png);
   png_set_strip_alpha(png);
   if (colours_wanted && grey) png_set_gray_to_rgb(png);
   png_set_interlace_handling(png);
-  png_read_update_info(png, state.info);
-  return true;
-}
-
-bool read_one_row(PngState& state, unsigned char* row) {
-  if (setjmp(png_jmpbuf(state.png)) != 0) return false;
-  png_read_row(state.png, row, nullptr);
-  return true;
-}
-
-bool read_png_end(PngState& state) {
-  if (setjmp(png_jmpbuf(state.png)) != 0) return false;
-  png_read_end(state.png, nullptr);
-  return true;
+  png_read_update_info(png, reader.info);
 }
 
 class PngCodec final : public ImageCodec {
@@ -95,8 +41,8 @@ class PngCodec final : public ImageCodec {
 
   Image decode(const PixelArea& area, std::int64_t) override {
     // A state decodes once.
-    const std::unique_ptr<PngState> state = state_ ? std::move(state_) : open();
-    check(set_form(*state, channels_ == 3), *state);
+    const std::unique_ptr<PngReader> state = state_ ? std::move(state_) : open();
+    check(state->attempt([&] { set_form(*state, channels_ == 3); }), *state);
     const auto channels = static_cast<std::int64_t>(png_get_channels(state->png, state->info));
     const auto line_bytes = static_cast<std::size_t>(header_.width * channels);
     if ((channels != 1 && channels != 3) ||
@@ -112,21 +58,26 @@ class PngCodec final : public ImageCodec {
   }
 
  private:
-  std::unique_ptr<PngState> open() const {
-    auto state = std::make_unique<PngState>();
-    state->rest = bytes_;
-    state->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, state.get(), leave_png_codec,
-                                        take_png_warning);
-    if (state->png != nullptr) state->info = png_create_info_struct(state->png);
-    if (state->info == nullptr) throw ResourceExhausted("there is no memory for a PNG");
-    check(read_info(*state), *state);
+  std::unique_ptr<PngReader> open() const {
+    auto state = std::make_unique<PngReader>(bytes_);
+    const auto read_header = [&] {
+      png_set_user_limits(state->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
+      png_set_chunk_malloc_max(state->png, kMaxChunkBytes);
+      png_set_chunk_cache_max(state->png, kMaxOldChunks);
+      png_read_info(state->png, state->info);
+    };
+    check(state->attempt(read_header), *state);
     return state;
   }
 
-  void check(bool well, const PngState& state) const {
+  void check(bool well, const PngReader& state) const {
     if (well) return;
     throw_damage(ImageFormat::kPng, name_, bytes_.size() - state.rest.size(), bytes_.size(),
                  state.message);
+  }
+
+  static bool read_row(PngReader& state, unsigned char* row) {
+    return state.attempt([&] { png_read_row(state.png, row, nullptr); });
   }
 
   static void copy_part(const std::uint8_t* line, const PixelArea& area, std::int64_t channels,
@@ -151,26 +102,27 @@ class PngCodec final : public ImageCodec {
     image.channels = 1;
   }
 
-  Image read_rows(PngState& state, const PixelArea& area, std::int64_t channels) const {
+  Image read_rows(PngReader& state, const PixelArea& area, std::int64_t channels) const {
     Image image = empty_image(area.height(), area.width(), channels);
     std::vector<std::uint8_t> line(static_cast<std::size_t>(header_.width * channels));
     for (std::int64_t y = 0; y < area.bottom; ++y) {
-      check(read_one_row(state, line.data()), state);
+      check(read_row(state, line.data()), state);
       if (y >= area.top) copy_part(line.data(), area, channels, image.row(y - area.top));
     }
-    if (area.bottom == header_.height) check(read_png_end(state), state);
+    if (area.bottom == header_.height)
+      check(state.attempt([&] { png_read_end(state.png, nullptr); }), state);
     return image;
   }
 
   // Seven passes over the whole picture.
-  Image read_interlaced(PngState& state, const PixelArea& area, std::int64_t channels) const {
+  Image read_interlaced(PngReader& state, const PixelArea& area, std::int64_t channels) const {
     Image whole = empty_image(header_.height, header_.width, channels);
     for (int pass = 0; pass < PNG_INTERLACE_ADAM7_PASSES; ++pass) {
       for (std::int64_t y = 0; y < header_.height; ++y) {
-        check(read_one_row(state, whole.row(y)), state);
+        check(read_row(state, whole.row(y)), state);
       }
     }
-    check(read_png_end(state), state);
+    check(state.attempt([&] { png_read_end(state.png, nullptr); }), state);
     if (area.height() == whole.height && area.width() == whole.width) return whole;
     Image image = empty_image(area.height(), area.width(), channels);
     for (std::int64_t y = 0; y < image.height; ++y) {
@@ -182,7 +134,7 @@ class PngCodec final : public ImageCodec {
   std::string_view bytes_;
   std::string_view name_;
   std::int64_t channels_;
-  std::unique_ptr<PngState> state_;
+  std::unique_ptr<PngReader> state_;
 };
 
 }  // namespace

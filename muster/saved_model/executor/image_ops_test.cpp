@@ -5,42 +5,27 @@
 #include "muster/base/base64.h"
 #include "muster/base/error.h"
 #include "muster/saved_model/executor/one_node_internal.h"
+#include "muster/testing/image_samples.h"
 #include "muster/testing/message_of.h"
 
-// JPEG files and their pixels are OpenCV 4.6's, PNG files were written byte by byte.
+// The pixels of JPEG files are OpenCV 4.6's, PNG files were written byte by byte.
 namespace muster::executor {
 namespace {
 
 using graph::DataType;
+using muster::testing::kBaselineJpeg;
+using muster::testing::kInterlacedPng;
+using muster::testing::kPalettePng;
+using muster::testing::kProgressiveJpeg;
 using muster::testing::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// 5 rows of 7 pixels, chroma subsampled; the second is progressive and has the same pixels.
-constexpr std::string_view kJpeg =
-    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAA0JCgsKCA0LCgsODg0PEyAVExISEyccHhcgLikxMC4pLSwzOko+MzZGNywtQF"
-    "dBRkxOUlNSMj5aYVpQYEpRUk//2wBDAQ4ODhMREyYVFSZPNS01T09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09P"
-    "T09PT09PT09PT09PT09PT0//wAARCAAFAAcDASIAAhEBAxEB/8QAFQABAQAAAAAAAAAAAAAAAAAAAAT/xAAZEAEAAgMAAA"
-    "AAAAAAAAAAAAAAAQIFEnH/xAAVAQEBAAAAAAAAAAAAAAAAAAACBP/EAB0RAAECBwAAAAAAAAAAAAAAAAMAAQIEBRIUISL/"
-    "2gAMAwEAAhEDEQA/AJcTadY4AZpQF78soqqYmVFtf//Z";
-constexpr std::string_view kProgressiveJpeg =
-    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAA0JCgsKCA0LCgsODg0PEyAVExISEyccHhcgLikxMC4pLSwzOko+MzZGNywtQF"
-    "dBRkxOUlNSMj5aYVpQYEpRUk//2wBDAQ4ODhMREyYVFSZPNS01T09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09P"
-    "T09PT09PT09PT09PT09PT0//wgARCAAFAAcDASIAAhEBAxEB/8QAFQABAQAAAAAAAAAAAAAAAAAAAAP/xAAVAQEBAAAAAA"
-    "AAAAAAAAAAAAABA//aAAwDAQACEAMQAAABkGH/xAAVEAEBAAAAAAAAAAAAAAAAAAAAA//aAAgBAQABBQKT/8QAGBEAAgMA"
-    "AAAAAAAAAAAAAAAAAAIBBBP/2gAIAQMBAT8BtO2sn//EABgRAAIDAAAAAAAAAAAAAAAAAAACAxEx/9oACAECAQE/AXiS8P"
-    "/EABQQAQAAAAAAAAAAAAAAAAAAAAD/2gAIAQEABj8Cf//EABYQAAMAAAAAAAAAAAAAAAAAAAABIf/aAAgBAQABPyF4f//a"
-    "AAwDAQACAAMAAAAQD//EABURAQEAAAAAAAAAAAAAAAAAAAAx/9oACAEDAQE/ELB//8QAFhEAAwAAAAAAAAAAAAAAAAAAAB"
-    "Eh/9oACAECAQE/EG8H/8QAFxAAAwEAAAAAAAAAAAAAAAAAAAERcf/aAAgBAQABPxBkYf/Z";
 // 8 rows of 16 pixels, all 77, one channel.
 constexpr std::string_view kGrayJpeg =
     "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAIBAQEBAQIBAQECAgICAgQDAgICAgUEBAMEBgUGBgYFBgYGBwkIBgcJBwYGCA"
     "sICQoKCgoKBggLDAsKDAkKCgr/wAALCAAIABABAREA/8QAFQABAQAAAAAAAAAAAAAAAAAAAAj/xAAUEAEAAAAAAAAAAAAA"
     "AAAAAAAA/9oACAEBAAA/AIzH/9k=";
-// Two bits a pixel: the colours 0 to 3 and back; of them 0 is opaque, 1 half, 2 not at all.
-constexpr std::string_view kPalettePng =
-    "iVBORw0KGgoAAAANSUhEUgAAAAQAAAACAgMAAAACxpXwAAAADFBMVEX/AAAA/wAAAP8KFB4iiCkEAAAAA3RSTlP/gAB/"
-    "bWh4AAAADElEQVR42mOQZngCAAE5AQB7mUI3AAAAAElFTkSuQmCC";
 // 1 and 15 of 15.
 constexpr std::string_view kGray4Png =
     "iVBORw0KGgoAAAANSUhEUgAAAAIAAAABBAAAAAAUuc1XAAAACklEQVR42mOQBwAAIQAg6j48egAAAABJRU5ErkJggg==";
@@ -52,10 +37,6 @@ constexpr std::string_view kRgb16Png =
 constexpr std::string_view kRgbaPng =
     "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAYAAABytg0kAAAAGklEQVR42mPgEpHTMLJxC2CISsmraOqZtgAAIVoFUU6E"
     "2PwAAAAASUVORK5CYII=";
-// Interlaced, 3 by 3, ten times the row and the column.
-constexpr std::string_view kInterlacedPng =
-    "iVBORw0KGgoAAAANSUhEUgAAAAMAAAADCAAAAAEERNr1AAAAF0lEQVR42mNgYGBiEBFjYGQQZeDi5gEAAmUAZNw4nKoA"
-    "AAAASUVORK5CYII=";
 // 900,000 by 900,000 pixels, as it says.
 constexpr std::string_view kHugePng =
     "iVBORw0KGgoAAAANSUhEUgANu6AADbugCAIAAABf3wbYAAAACElEQVR42gMAAAAAAW/dyZEAAAAASUVORK5CYII=";
@@ -84,11 +65,12 @@ TEST(DecodeJpeg, GivesThePixelsThatOpenCvGives) {
        146, 82,  116, 122, 114, 111, 107, 146, 115, 96,  168, 118, 169, 2,   144, 169, 24,  151,
        155, 55,  153, 131, 82,  147, 107, 114, 142, 94,  145, 146, 80,  167, 148},
       {5, 7, 3});
-  expect_pixels(decoded("DecodeJpeg", base64_decode(kJpeg)), color);
+  expect_pixels(decoded("DecodeJpeg", base64_decode(kBaselineJpeg)), color);
   expect_pixels(decoded("DecodeJpeg", base64_decode(kProgressiveJpeg), {{"channels", 3}}), color);
-  expect_pixels(decoded("DecodeJpeg", base64_decode(kJpeg), {{"channels", 1}}).slice(0, 0, 1),
-                pixels({76, 90, 103, 112, 123, 138, 147}, {1, 7, 1}));
-  expect_pixels(decoded("DecodeJpeg", base64_decode(kJpeg), {{"ratio", 2}}),
+  expect_pixels(
+      decoded("DecodeJpeg", base64_decode(kBaselineJpeg), {{"channels", 1}}).slice(0, 0, 1),
+      pixels({76, 90, 103, 112, 123, 138, 147}, {1, 7, 1}));
+  expect_pixels(decoded("DecodeJpeg", base64_decode(kBaselineJpeg), {{"ratio", 2}}),
                 pixels({226, 20, 20,  195, 79, 20,  147, 142, 12,  120, 186, 16,
                         200, 10, 106, 168, 68, 104, 119, 133, 97,  93,  175, 99,
                         169, 9,  167, 138, 68, 166, 90,  132, 157, 63,  175, 161},
@@ -167,11 +149,11 @@ TEST(DecodeImage, SaysWhatIsWrong) {
   EXPECT_THAT(message_of([] { decoded("DecodeImage", "GIF89a"); }), HasSubstr("GIF"));
   EXPECT_THAT(message_of([] { decoded("DecodeImage", "text"); }), HasSubstr("neither a JPEG"));
   EXPECT_THAT(message_of([] {
-                decoded("DecodeJpeg", base64_decode(kJpeg), {{"channels", 4}});
+                decoded("DecodeJpeg", base64_decode(kBaselineJpeg), {{"channels", 4}});
               }),
               HasSubstr("channels"));
   EXPECT_THAT(message_of([] {
-                decoded("DecodeJpeg", base64_decode(kJpeg), {{"ratio", 3}});
+                decoded("DecodeJpeg", base64_decode(kBaselineJpeg), {{"ratio", 3}});
               }),
               HasSubstr("ratio"));
   std::string damaged = base64_decode(kRgbaPng);
@@ -183,8 +165,8 @@ TEST(DecodeImage, SaysWhatIsWrong) {
 TEST(DecodeImage, SurvivesDamagedFiles) {
   const RunLimits limits{.live_bytes = 1 << 20};
   int refused = 0;
-  for (const auto file :
-       {kJpeg, kProgressiveJpeg, kGrayJpeg, kPalettePng, kRgb16Png, kRgbaPng, kInterlacedPng}) {
+  for (const auto file : {kBaselineJpeg, kProgressiveJpeg, kGrayJpeg, kPalettePng, kRgb16Png,
+                          kRgbaPng, kInterlacedPng}) {
     const std::string whole = base64_decode(file);
     for (std::size_t i = 0; i < whole.size(); ++i) {
       for (const int change : {0x01, 0x80, 0xFF, -1}) {

@@ -1,48 +1,14 @@
-#include <png.h>
-
 #include <bit>
-#include <cstring>
-#include <string>
 
 #include "muster/base/error.h"
+#include "muster/data/image_readers/png_reader.h"
 #include "muster/saved_model/executor/picture_internal.h"
 
 namespace muster::executor {
 namespace {
 
-// libpng is C: it leaves by longjmp, over frames that hold nothing to destroy.
-struct PngReader {
-  png_structp png = nullptr;
-  png_infop info = nullptr;
-  std::string_view rest{};
-  char message[200] = {};
-};
-
-[[noreturn]] void leave_png(png_structp png, png_const_charp message) {
-  auto& reader = *static_cast<PngReader*>(png_get_error_ptr(png));
-  std::strncpy(reader.message, message, sizeof(reader.message) - 1);
-  png_longjmp(png, 1);
-}
-
-void ignore_warning(png_structp, png_const_charp) {}
-
-void read_png_bytes(png_structp png, png_bytep out, std::size_t count) {
-  auto& reader = *static_cast<PngReader*>(png_get_io_ptr(png));
-  if (count > reader.rest.size()) png_error(png, "the file ends early");
-  std::memcpy(out, reader.rest.data(), count);
-  reader.rest.remove_prefix(count);
-}
-
-bool read_png_header(PngReader& reader) {
-  if (setjmp(png_jmpbuf(reader.png)) != 0) return false;
-  png_set_read_fn(reader.png, &reader, read_png_bytes);
-  png_read_info(reader.png, reader.info);
-  return true;
-}
-
 // Asks for the channels and bits that are wanted, whatever the file has; false where it cannot.
-bool set_form(PngReader& reader, int channels, bool keep_16_bits) {
-  if (setjmp(png_jmpbuf(reader.png)) != 0) return false;
+void set_form(const PngReader& reader, int channels, bool keep_16_bits) {
   png_structp png = reader.png;
   const auto color = png_get_color_type(png, reader.info);
   const int depth = png_get_bit_depth(png, reader.info);
@@ -67,11 +33,9 @@ bool set_form(PngReader& reader, int channels, bool keep_16_bits) {
   if (channels >= 3 && is_gray) png_set_gray_to_rgb(png);
   png_set_interlace_handling(png);
   png_read_update_info(png, reader.info);
-  return true;
 }
 
-bool read_rows(PngReader& reader, unsigned char* pixels, std::size_t row_bytes) {
-  if (setjmp(png_jmpbuf(reader.png)) != 0) return false;
+void read_rows(const PngReader& reader, unsigned char* pixels, std::size_t row_bytes) {
   const int passes = png_get_interlace_type(reader.png, reader.info) == PNG_INTERLACE_ADAM7 ? 7 : 1;
   const auto height = png_get_image_height(reader.png, reader.info);
   for (int pass = 0; pass < passes; ++pass) {
@@ -80,19 +44,7 @@ bool read_rows(PngReader& reader, unsigned char* pixels, std::size_t row_bytes) 
     }
   }
   png_read_end(reader.png, nullptr);
-  return true;
 }
-
-class PngOwner {
- public:
-  explicit PngOwner(PngReader& reader) : reader_(reader) {}
-  ~PngOwner() { png_destroy_read_struct(&reader_.png, &reader_.info, nullptr); }
-  PngOwner(const PngOwner&) = delete;
-  PngOwner& operator=(const PngOwner&) = delete;
-
- private:
-  PngReader& reader_;
-};
 
 void check_png_step(bool well, const PngReader& reader) {
   if (!well) throw InvalidArgument("the PNG cannot be decoded: {}", reader.message);
@@ -112,12 +64,8 @@ bool is_png(std::string_view bytes) { return bytes.starts_with("\x89PNG\r\n\x1A\
 
 void decode_png(std::string_view bytes, const PictureOptions& options,
                 const PictureMemory& memory) {
-  PngReader reader{.rest = bytes};
-  const PngOwner owner(reader);
-  reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, leave_png, ignore_warning);
-  if (reader.png != nullptr) reader.info = png_create_info_struct(reader.png);
-  if (reader.info == nullptr) throw ResourceExhausted("there is no memory for a PNG");
-  check_png_step(read_png_header(reader), reader);
+  PngReader reader(bytes);
+  check_png_step(reader.attempt([&] { png_read_info(reader.png, reader.info); }), reader);
   const int channels = options.channels != 0 ? options.channels : channels_of(reader);
   const bool wide = options.keep_16_bits && png_get_bit_depth(reader.png, reader.info) == 16;
   const PictureSize size{
@@ -129,7 +77,7 @@ void decode_png(std::string_view bytes, const PictureOptions& options,
       .working_bytes =
           16 * static_cast<std::int64_t>(png_get_image_width(reader.png, reader.info))};
   unsigned char* pixels = memory(size);
-  check_png_step(set_form(reader, channels, options.keep_16_bits), reader);
+  check_png_step(reader.attempt([&] { set_form(reader, channels, options.keep_16_bits); }), reader);
   const auto row_bytes =
       static_cast<std::size_t>(size.width * size.channels * size.bytes_per_sample);
   if (png_get_rowbytes(reader.png, reader.info) != row_bytes) {
@@ -137,7 +85,7 @@ void decode_png(std::string_view bytes, const PictureOptions& options,
                         png_get_channels(reader.png, reader.info),
                         png_get_bit_depth(reader.png, reader.info), channels);
   }
-  check_png_step(read_rows(reader, pixels, row_bytes), reader);
+  check_png_step(reader.attempt([&] { read_rows(reader, pixels, row_bytes); }), reader);
 }
 
 }  // namespace muster::executor
