@@ -10,14 +10,13 @@
 
 #include "muster/base/error.h"
 #include "muster/base/lines.h"
+#include "muster/base/process_stat.h"
 
 namespace muster::process {
 namespace {
 
 constexpr std::uint64_t kMostPidFileBytes = 4096;
 // Counted after the name in brackets, which may hold blanks and brackets of its own.
-constexpr std::size_t kStateField = 0;
-constexpr std::size_t kStartField = 19;
 
 template <typename Number>
 std::optional<Number> to_number(std::string_view text) {
@@ -55,15 +54,9 @@ std::string boot_id() {
 }  // namespace
 
 std::optional<ProcessIdentity> identify(pid_t pid) {
-  const std::string text = proc_text(fmt::format("/proc/{}/stat", pid));
-  const auto bracket = text.rfind(')');
-  if (bracket == std::string::npos) return std::nullopt;
-  const auto words = words_of(std::string_view(text).substr(bracket + 1));
-  if (words.size() <= kStartField) return std::nullopt;
-  if (words[kStateField] == "Z" || words[kStateField] == "X") return std::nullopt;
-  const auto start = to_number<std::uint64_t>(words[kStartField]);
-  if (!start) return std::nullopt;
-  return ProcessIdentity{.pid = pid, .start_ticks = *start, .boot_id = boot_id()};
+  const auto stat = process_stat(pid);
+  if (!stat || stat->has_ended()) return std::nullopt;
+  return ProcessIdentity{.pid = pid, .start_ticks = stat->start_ticks, .boot_id = boot_id()};
 }
 
 bool is_alive(const ProcessIdentity& process) { return identify(process.pid) == process; }

@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "muster/base/error.h"
+#include "muster/base/process_stat.h"
 #include "muster/base/wait.h"
 #include "muster/orchestration/process/process_identity.h"
 
@@ -49,15 +50,10 @@ bool is_started_with(pid_t process, const std::string& entry) {
   return ('\0' + proc_text(process, "environ")).find('\0' + entry + '\0') != std::string::npos;
 }
 
-// 0 for one that is gone. The name in brackets may hold blanks and brackets of its own.
+// 0 for one that is gone.
 pid_t parent_of(pid_t process) {
-  const std::string text = proc_text(process, "stat");
-  const auto bracket = text.rfind(") ");
-  if (bracket == std::string::npos) return 0;
-  pid_t parent = 0;
-  // "S 123": the state, then the parent.
-  std::from_chars(text.data() + bracket + 4, text.data() + text.size(), parent);
-  return parent;
+  const auto stat = process_stat(process);
+  return stat ? stat->parent : 0;
 }
 
 void add_children(pid_t of, const std::multimap<pid_t, pid_t>& children, std::set<pid_t>& found) {

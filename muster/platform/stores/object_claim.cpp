@@ -8,11 +8,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <sstream>
+#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/printable.h"
+#include "muster/base/process_stat.h"
 #include "muster/base/wait.h"
 
 namespace muster::stores {
@@ -36,15 +37,9 @@ std::string numbering() {
 
 // When a process began, in ticks since the boot; empty when there is none.
 std::string start_of(std::int64_t pid) {
-  const std::string line = first_line_of(fmt::format("/proc/{}/stat", pid));
-  const auto name_end = line.rfind(')');
-  if (name_end == std::string::npos) return "";
-  std::istringstream fields(line.substr(name_end + 1));
-  std::string field;
-  fields >> field;
-  if (field == "Z" || field == "X") return "";
-  for (int i = 4; i <= 22; ++i) fields >> field;
-  return field;
+  if (!std::in_range<pid_t>(pid)) return "";
+  const auto stat = process_stat(static_cast<pid_t>(pid));
+  return stat && !stat->has_ended() ? std::to_string(stat->start_ticks) : "";
 }
 
 std::string own_host() {

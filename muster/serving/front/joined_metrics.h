@@ -8,8 +8,8 @@
 namespace muster::serving {
 
 /// Pages of metrics of several nodes as one, in Prometheus's text format. Counters and histograms
-/// are sums over the nodes, those that are gone included, so that they never fall; a gauge is one
-/// of a node, and has a label that says of which. One thread at a time.
+/// are sums over the nodes, those that are gone included, so that they never fall; a gauge has a
+/// label with the number of its node. One thread at a time.
 class JoinedMetrics {
  public:
   /// The page of a node, in place of its last one.

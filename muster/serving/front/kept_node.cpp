@@ -9,9 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "muster/base/error.h"
-#include "muster/base/file_system.h"
 #include "muster/base/log.h"
+#include "muster/base/process_stat.h"
 #include "muster/serving/front/kept_node_internal.h"
 
 namespace muster::serving {
@@ -19,37 +18,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Failed requests in a row that other nodes answered.
-constexpr int kMostStrikes = 3;
-constexpr milliseconds kFirstEjection{1000};
-constexpr milliseconds kLongestEjection{30'000};
 constexpr std::size_t kMostLine = 4096;
 // Share of a processor: a process that waits takes less, one that computes more.
 constexpr double kComputing = 0.05;
 
-// Empty when the process is gone.
-std::string stat_of(pid_t process) {
-  try {
-    return read_file(fmt::format("/proc/{}/stat", process));
-  } catch (const Error&) {
-    return {};
-  }
-}
-
-// Processor time of a process; zero when it is gone.
+// Zero when the process is gone.
 milliseconds processor_time(pid_t process) {
-  const std::string text = stat_of(process);
-  // The name, in parentheses, may have any character.
-  const auto name_end = text.rfind(')');
-  if (name_end == text.npos) return milliseconds(0);
-  unsigned long long user = 0;
-  unsigned long long system = 0;
-  const int count =
-      std::sscanf(text.c_str() + name_end + 1,
-                  " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user, &system);
-  if (count != 2) return milliseconds(0);
-  const long ticks = ::sysconf(_SC_CLK_TCK);
-  return milliseconds((user + system) * 1000 / static_cast<unsigned long long>(ticks));
+  const auto stat = process_stat(process);
+  return stat ? stat->processor_time : milliseconds(0);
 }
 
 }  // namespace
@@ -153,20 +129,14 @@ void KeptNode::look_at_probe(FrontServer& front) {
 }
 
 void KeptNode::put_out(FrontServer& front, const std::string& reason, bool is_lost) {
-  ++ejections_;
-  const auto pause =
-      std::min(kFirstEjection * (1 << std::min(ejections_ - 1, 10)), kLongestEjection);
+  const auto pause = pauses_.next();
   returns_ = Clock::now() + (is_lost ? milliseconds(0) : pause);
   state_ = State::kOut;
-  log::warning("node {} gets no requests: it {} process={} in_flight={}", number_, reason,
-               process_->process(), node_->in_flight.load());
-  front.counts().ejected(reason);
-  front.set_reason(fmt::format("node {} {}", number_, reason));
-  if (is_lost) {
-    front.abandon(*node_);
-  } else {
-    front.remove(*node_);
-  }
+  eject(front, *node_,
+        {.reason = reason,
+         .detail = fmt::format("process={}", process_->process()),
+         .name = fmt::format("node {}", number_),
+         .is_lost = is_lost});
 }
 
 void KeptNode::kill(const std::string& reason) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "muster/serving/front/ejection_internal.h"
 #include "muster/serving/front/front_server.h"
 #include "muster/serving/front/node_keeper.h"
 #include "muster/serving/front/node_process.h"
@@ -80,7 +81,7 @@ class KeptNode {
   std::shared_ptr<Probe> probe_{};
   Clock::time_point asked_ = Clock::now();
   Clock::time_point returns_ = Clock::now();
-  int ejections_ = 0;
+  EjectionPauses pauses_{};
   std::optional<std::string> killed_for_{};
 };
 

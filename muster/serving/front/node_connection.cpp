@@ -35,7 +35,7 @@ constexpr std::uint64_t kMostAnswerBytes = std::uint64_t{1} << 30;
 constexpr std::uint32_t kMostAnswerHeaderBytes = 64 << 10;
 constexpr std::size_t kJoinedRequestBytes = 16 << 10;
 
-// Headers that are about one connection, and those that are written anew.
+// Hop-by-hop headers, and those that header_for_node() sets itself.
 constexpr std::string_view kOwnHeaders[] = {
     "Connection",
     "Keep-Alive",

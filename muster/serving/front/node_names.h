@@ -7,8 +7,8 @@
 
 namespace muster::serving {
 
-/// The places that HOST:PORT names: an address is one, a name one for each of its addresses (those
-/// of IPv4 where there are any, since the others are of the same servers). Blocks as long as the
+/// The endpoints of HOST:PORT: one for an address, one for each address of a name (of IPv4 where
+/// there are any, since the others belong to the same servers). Blocks as long as the
 /// system's resolver does. Throws InvalidArgument for another form, Unavailable for a name that is
 /// not found.
 std::vector<NodeAddress> node_addresses(const std::string& text);

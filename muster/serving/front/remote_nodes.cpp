@@ -13,6 +13,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/serving/front/ejection_internal.h"
 #include "muster/serving/front/node_metrics.h"
 #include "muster/serving/front/node_names.h"
 
@@ -25,10 +26,6 @@ constexpr std::chrono::milliseconds kRemoteLook{20};
 constexpr std::chrono::milliseconds kRemoteMetricsPatience{1000};
 // Without a prediction for so long it may be as fast again as it was.
 constexpr std::chrono::seconds kSilence{1};
-// Failed requests in a row that other nodes answered, and the pause that follows.
-constexpr int kMostRemoteStrikes = 3;
-constexpr std::chrono::milliseconds kFirstRemotePause{1000};
-constexpr std::chrono::milliseconds kLongestRemotePause{30'000};
 
 /// A node of another program, as it is looked after. Belongs to one thread.
 class RemoteNode {
@@ -40,11 +37,8 @@ class RemoteNode {
   bool is_up() const { return is_up_; }
 
   void look(FrontServer& front, const RemoteNodesOptions& options, bool has_others) {
-    if (is_up_ && has_others && node_->strikes >= kMostRemoteStrikes) {
-      const auto pause =
-          std::min(kFirstRemotePause * (1 << std::min(pauses_, 10)), kLongestRemotePause);
-      ++pauses_;
-      returns_ = RemoteClock::now() + pause;
+    if (is_up_ && has_others && node_->strikes >= kMostStrikes) {
+      returns_ = RemoteClock::now() + pauses_.next();
       put_out(front, "failed requests that other nodes answered", /*is_lost=*/false);
     }
     if (probe_ && probe_->is_over) take_answer(front, std::exchange(probe_, nullptr)->status);
@@ -83,15 +77,11 @@ class RemoteNode {
 
   void put_out(FrontServer& front, const std::string& reason, bool is_lost) {
     is_up_ = false;
-    log::warning("node {} gets no requests: it {} address={} in_flight={}", node_->number, reason,
-                 node_->address.text, node_->in_flight.load());
-    front.counts().ejected(reason);
-    front.set_reason(fmt::format("node {} at {} {}", node_->number, node_->address.text, reason));
-    if (is_lost) {
-      front.abandon(*node_);
-    } else {
-      front.remove(*node_);
-    }
+    eject(front, *node_,
+          {.reason = reason,
+           .detail = "address=" + node_->address.text,
+           .name = fmt::format("node {} at {}", node_->number, node_->address.text),
+           .is_lost = is_lost});
   }
 
   const std::shared_ptr<Node> node_;
@@ -99,7 +89,7 @@ class RemoteNode {
   std::shared_ptr<Probe> probe_{};
   RemoteClock::time_point asked_{};
   RemoteClock::time_point returns_{};
-  int pauses_ = 0;
+  EjectionPauses pauses_{};
 };
 
 }  // namespace
