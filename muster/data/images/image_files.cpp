@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -71,15 +72,25 @@ std::vector<std::string> class_folders(const Path& folder) {
   return names;
 }
 
-std::int64_t number_of(const std::string& name, const std::vector<std::string>& classes,
-                       std::string_view where) {
-  const auto place = std::find(classes.begin(), classes.end(), name);
-  if (place == classes.end()) {
-    throw InvalidArgument("{}: the class '{}' is not among the {} known ones", where, name,
-                          classes.size());
+/// Numbers of classes by their names: a list may have a million rows and a thousand classes.
+class ClassNumbers {
+ public:
+  /// `classes` outlives it.
+  explicit ClassNumbers(const std::vector<std::string>& classes) : known_(classes.size()) {
+    std::int64_t number = 0;
+    for (const std::string& name : classes) numbers_.emplace(name, number++);
   }
-  return place - classes.begin();
-}
+
+  std::int64_t of(std::string_view name, std::string_view where) const {
+    const auto place = numbers_.find(name);
+    if (place != numbers_.end()) return place->second;
+    throw InvalidArgument("{}: the class '{}' is not among the {} known ones", where, name, known_);
+  }
+
+ private:
+  std::size_t known_;
+  std::map<std::string_view, std::int64_t> numbers_{};
+};
 
 std::optional<std::int64_t> whole_number(std::string_view text) {
   std::int64_t number = 0;
@@ -153,9 +164,10 @@ std::vector<std::string> classes_of(const std::vector<ListedImage>& images) {
 ImageFiles image_folder(const Path& folder, const std::vector<std::string>& classes) {
   const std::vector<std::string> names = class_folders(folder);
   ImageFiles images{.classes = classes.empty() ? names : classes};
+  const ClassNumbers numbers(images.classes);
   std::size_t others = 0;
   for (const std::string& name : names) {
-    const std::int64_t label = number_of(name, images.classes, folder.string());
+    const std::int64_t label = numbers.of(name, folder.string());
     Found found;
     find_images(folder / name, 0, found);
     if (found.images.empty()) {
@@ -175,22 +187,10 @@ ImageFiles image_list(const Path& csv, const ImageListOptions& options) {
   const std::vector<ListedImage> listed = read_list(csv, options);
   ImageFiles images{.classes = options.classes.empty() ? classes_of(listed) : options.classes};
   const Path folder = options.folder.empty() ? csv.parent_path() : options.folder;
-  // By name: a list may have a million rows and a thousand classes.
-  std::vector<std::pair<std::string, std::int64_t>> numbers;
-  numbers.reserve(images.classes.size());
-  for (const std::string& name : images.classes) {
-    numbers.emplace_back(name, static_cast<std::int64_t>(numbers.size()));
-  }
-  std::sort(numbers.begin(), numbers.end());
+  const ClassNumbers numbers(images.classes);
   images.files.reserve(listed.size());
   for (const ListedImage& image : listed) {
-    const auto place =
-        std::lower_bound(numbers.begin(), numbers.end(), std::pair{image.label, std::int64_t{0}});
-    if (place == numbers.end() || place->first != image.label) {
-      throw InvalidArgument("{}: the class '{}' is not among the {} known ones", image.where,
-                            image.label, images.classes.size());
-    }
-    images.files.push_back({folder / image.file, place->second});
+    images.files.push_back({folder / image.file, numbers.of(image.label, image.where)});
   }
   return images;
 }
