@@ -3,7 +3,7 @@
 
 Copies the shared libraries that the programs in ROOT/bin load, except for those of the C library, to ROOT/lib/muster, where
 the programs then look for them, by a place relative to their own (RPATH $ORIGIN). libtorch no longer names libraries of
-which it calls nothing, and those are left out. ROOT/share/doc/muster/licenses has the copyright files of what was copied;
+which it calls nothing, and those are not copied. ROOT/share/doc/muster/licenses has the copyright files of what was copied;
 the file ORIGINS gets the Debian package of each library, as JSON.
 """
 import json

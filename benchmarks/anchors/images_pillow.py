@@ -5,7 +5,7 @@
     images_pillow.py FOLDER [--rounds N]
 
 Files lie in memory. The rate is that of the quickest round, by the processor's time: a busy machine changes it least. Prints
-the best images/s and those of every way as one JSON line; torchvision's are left out where it is not installed.
+the best images/s and those of every library as one JSON line; torchvision is skipped where it is not installed.
 """
 import argparse
 import glob

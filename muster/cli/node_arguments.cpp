@@ -12,7 +12,7 @@
 namespace muster::cli {
 namespace {
 
-// Flags of the front alone, or which it gives each node anew; with '-'.
+// Flags that the front keeps or replaces; nodes get all others.
 constexpr std::string_view kFrontFlags[] = {
     "--address",
     "--port",

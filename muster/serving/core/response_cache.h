@@ -14,9 +14,8 @@
 
 namespace muster::serving {
 
-/// Answers that were given, for requests that come again, of all models of a server: up to a limit
-/// of bytes, beyond which those go that were asked for least recently. All functions may be called
-/// from any thread.
+/// A cache of answers of all models of a server, up to a limit of bytes. The least recently used
+/// are evicted. Any thread may call all functions.
 class ResponseCache {
  public:
   using Answer = std::shared_ptr<const Tensors>;

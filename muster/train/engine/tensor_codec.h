@@ -32,7 +32,7 @@ struct EncodedTensors {
   std::vector<NamedTensor> holders{};
 };
 EncodedTensors encode(std::vector<NamedTensor> tensors, const CheckpointLayouts& layouts);
-/// The same of parts, which are slices in a checkpoint; those that are empty are left out.
+/// The same for parts, which become slices in a checkpoint; empty ones are skipped.
 EncodedTensors encode_parts(std::span<const TensorPart> parts, const CheckpointLayouts& layouts);
 
 /// A tensor of a checkpoint as libtorch's, in the layout of the module. Throws NotFound;
