@@ -1,10 +1,10 @@
-#include <random>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "muster/base/file_system.h"
 #include "muster/base/log.h"
+#include "muster/base/random_token.h"
 #include "muster/distribution/collective/collective_reduction_internal.h"
 #include "muster/distribution/membership/part_writing_internal.h"
 
@@ -70,9 +70,7 @@ void CollectiveReduction::begin_shard(Group& group) {
 // One file for the whole run: a task may look for it when the next generation has begun already.
 void CollectiveReduction::prove_folder() {
   if (!proof_.file.empty()) return;
-  std::random_device random;
-  const std::string text =
-      fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+  const std::string text = random_token();
   proof_ = {fmt::format("{}{}", kProofPrefix, text.substr(0, 8)), text};
   write_file_atomically(membership_.config().model_dir / proof_.file, text, /*durable=*/false);
 }

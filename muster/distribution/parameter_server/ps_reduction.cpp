@@ -1,11 +1,11 @@
 #include "muster/distribution/parameter_server/ps_reduction_internal.h"
 
-#include <random>
 #include <string_view>
 #include <utility>
 
 #include "muster/base/file_system.h"
 #include "muster/base/log.h"
+#include "muster/base/random_token.h"
 #include "muster/data/checkpoint/checkpoint_parts.h"
 
 namespace muster::internal {
@@ -84,9 +84,7 @@ bool PsReduction::can_have_parts() {
 // A folder of the same name may be another one there: each writes what the other has to find.
 bool PsReduction::do_servers_see_folder() {
   FileSystem& files = file_system_for(config().model_dir);
-  std::random_device random;
-  const std::string text =
-      fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+  const std::string text = random_token();
   const FolderQuestions questions(config().model_dir);
   const std::string file = FolderQuestions::name_of(text.substr(0, 8));
   const auto reply_of = [&](std::size_t server) { return fmt::format("{}.{}", file, server); };

@@ -7,13 +7,13 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/printable.h"
 #include "muster/base/process_stat.h"
+#include "muster/base/random_token.h"
 #include "muster/base/wait.h"
 
 namespace muster::stores {
@@ -46,11 +46,6 @@ std::string own_host() {
   char name[256] = {};
   if (::gethostname(name, sizeof(name) - 1) != 0 || name[0] == '\0') return "localhost";
   return name;
-}
-
-std::string random_token() {
-  std::random_device device;
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
 }
 
 /// Process that owns a claim, as the claim names it.
