@@ -8,7 +8,7 @@
 
 namespace muster {
 
-/// What the kernel tells of a process of this host.
+/// A process of this host, as the kernel tells of it.
 struct ProcessStat {
   char state = '?';
   pid_t parent = 0;

@@ -22,9 +22,9 @@ class EjectionPauses {
 struct Ejection {
   /// Without the node: "does not answer".
   std::string reason;
-  /// What the log names the node by beside its number: "process=71".
+  /// Where the node is, for the log: "process=71".
   std::string detail;
-  /// What requests that wait are told of it: "node 2".
+  /// The node in the reason that requests are told: "node 2".
   std::string name;
   /// Whether requests in flight are failed, and sent elsewhere where that is safe.
   bool is_lost = false;
