@@ -132,8 +132,24 @@ struct RunStore::Run {
   bool may_have_changed = true;
   // Something was read that read_next() has not told of.
   bool has_news = false;
+  // Its summary as of the last read, for lists, which wait for no reader. Has a mutex of its own.
+  mutable std::mutex shown_mutex{};
+  RunSummary shown{};
 
-  Run(std::string name, Path path) : id(std::move(name)), folder(path), training(std::move(path)) {}
+  Run(std::string name, Path path)
+      : id(std::move(name)), folder(path), training(path), shown{.id = id, .folder = path} {}
+
+  RunSummary shown_summary() const {
+    const std::lock_guard lock(shown_mutex);
+    return shown;
+  }
+
+  // Under the mutex.
+  void show() {
+    RunSummary now = summary();
+    const std::lock_guard lock(shown_mutex);
+    shown = std::move(now);
+  }
 
   // Under the mutex: act(evaluation, curves) of training, "", and of evaluations.
   template <typename Act>
@@ -153,6 +169,7 @@ struct RunStore::Run {
     notes = std::move(now);
     is_read = true;
     may_have_changed = false;
+    show();
   }
 
   // Under the mutex.
@@ -338,12 +355,10 @@ std::optional<RunStore::ReadRun> RunStore::read_next() {
 }
 
 std::vector<RunSummary> RunStore::list() const {
+  const std::vector<SharedRun> all = runs();
   std::vector<RunSummary> list;
-  for (const SharedRun& run : runs()) {
-    const std::unique_lock lock(run->mutex, std::try_to_lock);
-    // One that is being read just now: nothing is waited for.
-    list.push_back(lock ? run->summary() : RunSummary{.id = run->id, .folder = run->folder});
-  }
+  list.reserve(all.size());
+  for (const SharedRun& run : all) list.push_back(run->shown_summary());
   return list;
 }
 
@@ -400,6 +415,7 @@ void RunStore::set_notes(const std::string& id, const RunNotes& notes) {
   const std::lock_guard lock(run->mutex);
   write_run_notes(run->folder, notes);
   run->notes = notes;
+  run->show();
 }
 
 std::vector<RunMedia> RunStore::media(const std::vector<WantedRun>& wanted) {
