@@ -136,7 +136,7 @@ struct RunStore::Run {
   mutable std::mutex shown_mutex{};
   RunSummary shown{};
 
-  Run(std::string name, Path path)
+  Run(std::string name, const Path& path)
       : id(std::move(name)), folder(path), training(path), shown{.id = id, .folder = path} {}
 
   RunSummary shown_summary() const {
