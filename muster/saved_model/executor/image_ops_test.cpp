@@ -47,8 +47,7 @@ at::Tensor decoded(const std::string& op, const std::string& file, graph::Attrs 
       run_one_node(op, {StringTensor({file}, {})}, std::move(attrs), 1, limits)[0]);
 }
 
-at::Tensor pixels(const std::vector<std::int64_t>& values,
-                  const std::vector<std::int64_t>& shape) {
+at::Tensor pixels(const std::vector<std::int64_t>& values, const std::vector<std::int64_t>& shape) {
   return at::tensor(values, at::kLong).to(at::kByte).reshape(shape);
 }
 

@@ -152,6 +152,7 @@ void Plan::run_into(Frame& frame, std::size_t i, std::span<const Slot*> room,
 
 std::vector<std::string> Plan::operations() const {
   std::vector<std::string> names;
+  names.reserve(steps_.size());
   for (const Step& step : steps_) names.push_back(step.op);
   return names;
 }
@@ -384,6 +385,7 @@ Plan Planner::plan(const std::vector<std::string>& feeds, const std::vector<std:
   // An earlier plan that failed may have left some open.
   open_.clear();
   std::vector<std::pair<std::string, std::size_t>> numbered;
+  numbered.reserve(feeds.size());
   for (const auto& feed : feeds) numbered.emplace_back(feed, numbered.size());
   const auto& nodes = looped_ ? looped_->nodes : environment_.graph.nodes;
   return compile({nodes, numbered, fetches, targets, "the graph"});
