@@ -59,7 +59,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 std::vector<std::string> muster::fuzz::seeds() {
   std::vector<std::string> seeds;
   for (const auto file : {kBaselineJpeg, kProgressiveJpeg, kPalettePng, kInterlacedPng}) {
-    for (const char options : {'\x00', '\x02', '\x12', '\x23'}) seeds.push_back(options + base64_decode(file));
+    for (const char options : {'\x00', '\x02', '\x12', '\x23'})
+      seeds.push_back(options + base64_decode(file));
   }
   return seeds;
 }
