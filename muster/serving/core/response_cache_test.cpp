@@ -88,8 +88,10 @@ TEST(ResponseCache, StaysWithinItsBytesUnderManyThreads) {
   const auto cache = std::make_shared<ResponseCache>(20'000);
   CachedAnswers answers(cache);
   {
+    constexpr int kThreads = 4;
     std::vector<std::jthread> threads;
-    for (int thread = 0; thread < 4; ++thread) {
+    threads.reserve(kThreads);
+    for (int thread = 0; thread < kThreads; ++thread) {
       threads.emplace_back([&] {
         for (int i = 0; i < 500; ++i) {
           const Tensors inputs = rows_of_x({static_cast<float>(i % 50)});
