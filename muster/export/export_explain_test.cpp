@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "muster/data/records/example_builder.h"
+#include "muster/export/export_saved_model.h"
 #include "muster/export/inference_graph.h"
 #include "muster/nn/model/head.h"
 #include "muster/nn/model/wide_and_deep.h"
