@@ -115,9 +115,12 @@ void KeptNode::look_at_probe(FrontServer& front) {
     }
     return;
   }
+  // Another request may have been answered meanwhile: the wait begins with the last answer.
+  if (const auto answered = node_->answered_at(); answered > probe_->since) {
+    probe_->since = answered;
+    probe_->computed = processor_time(process_->process());
+  }
   const auto waited = Clock::now() - probe_->since;
-  // Another request was answered meanwhile.
-  if (node_->since_answer() < waited && state_ == State::kUp) return;
   const bool computes = has_computed(*probe_);
   const auto patience = computes ? options_.compute_timeout / 2 : options_.probe_timeout;
   if (state_ == State::kUp && waited > patience) {

@@ -59,7 +59,9 @@ class KeptNode {
     std::atomic<bool> is_over{false};
     /// 0: no answer came.
     std::atomic<int> status{0};
+    /// When the wait began: when it was asked, or the node's last answer to another request.
     Clock::time_point since = Clock::now();
+    /// Processor time of the process by then.
     std::chrono::milliseconds computed{0};
   };
 

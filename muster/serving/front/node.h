@@ -51,9 +51,10 @@ struct Node {
   }
   /// It has had no prediction for a while: how slow it was matters less and less.
   void forget_latency() { latency = latency / 2; }
-  Clock::duration since_answer() const {
-    return Clock::now().time_since_epoch() - Clock::duration(last_answer.load());
+  Clock::time_point answered_at() const {
+    return Clock::time_point(Clock::duration(last_answer.load()));
   }
+  Clock::duration since_answer() const { return Clock::now() - answered_at(); }
 };
 
 }  // namespace muster::serving
