@@ -222,6 +222,22 @@ TEST_F(Serve, NamesTheModelOfATrainingAfterItsFolder) {
   EXPECT_THAT(exported.predict("best", R"({"instances": [1]})"), HasSubstr("[2.0"));
 }
 
+TEST_F(Serve, AnswersWithATorchScriptFileAsItIs) {
+  std::filesystem::copy_file(Path(TORCH_SCRIPT_DIR) / "named.pt", folder_ / "named.pt");
+  write_bytes(folder_ / "named.signature.json",
+              R"({"inputs": {"x": {"dtype": "float32", "shape": [-1, 4]}}})");
+  const Server server({folder_ / "named.pt"});
+  EXPECT_THAT(server.curl("/v1/models/named/metadata"),
+              AllOf(HasSubstr("\"probabilities\""), HasSubstr("DT_FLOAT"), HasSubstr("\n200")));
+  EXPECT_THAT(server.predict("named", R"({"instances": [[1, 2, 3, 4]]})"),
+              AllOf(HasSubstr("\"logits\""), HasSubstr("\n200")));
+  EXPECT_THAT(server.predict("named", R"({"instances": [[1, 2, 3]]})"), HasSubstr("\n400"));
+  EXPECT_THAT(server.curl("/v2/models/named"),
+              AllOf(HasSubstr("\"pytorch_libtorch\""), HasSubstr("\"FP32\"")));
+  EXPECT_THAT(server.curl("/v1/models/named:explain", {"-d", R"({"instances": [[1, 2, 3, 4]]})"}),
+              HasSubstr("its model has no gradients"));
+}
+
 TEST_F(Serve, SaysThatAPortIsTakenBeforeItLoadsModels) {
   const Server server({folder_ / "adder"});
   const auto port_in = [](const std::string& address) {
@@ -750,7 +766,7 @@ TEST_F(Serve, SaysWhatIsWrongWithItsCommandLine) {
     return outcome.err;
   };
   EXPECT_THAT(refusal({}), HasSubstr("--model-base-path or --model-config-file"));
-  EXPECT_THAT(refusal({folder_ / "none"}), HasSubstr("there is no folder"));
+  EXPECT_THAT(refusal({folder_ / "none"}), HasSubstr("there is no folder or file"));
   EXPECT_THAT(refusal({"--model_base_pat", "x"}), HasSubstr("--model_base_pat"));
   EXPECT_THAT(refusal({folder_ / "adder", "--port", "0", "--rest-api-port", "0"}),
               HasSubstr("nothing to listen on"));

@@ -19,6 +19,7 @@
 #include "muster/cli/serve_setup.h"
 #include "muster/cli/words.h"
 #include "muster/nn/device/devices.h"
+#include "muster/serving/codec/model_files.h"
 #include "muster/serving/codec/model_folder.h"
 #include "muster/serving/core/config_files.h"
 #include "muster/serving/core/model_store.h"
@@ -39,10 +40,15 @@ namespace {
 using serving::ModelConfig;
 using std::chrono::milliseconds;
 
-// "census" for census, census/ and census/1; a training's, too, whatever its exporter is called.
+// "census" for census, census/, census/1, census/1/model.pt and census.pt; a training's, too,
+// whatever its exporter is called.
 std::string name_of_folder(const Path& folder) {
   Path path = std::filesystem::absolute(folder).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
+  if (serving::torch_script_in(path) == path) {
+    if (path.filename() != serving::kTorchScriptName) return path.stem().string();
+    path = path.parent_path();
+  }
   const bool is_number =
       path.filename().string().find_first_not_of("0123456789") == std::string::npos;
   if (is_number && path.has_parent_path()) path = path.parent_path();
@@ -54,7 +60,7 @@ ModelConfig single_model(const ServeFlags& flags) {
   const char* const flag = flags.folder.empty() ? "--model-base-path" : "the folder";
   const Path folder = strip_file_scheme(given);
   const Path base = serving::serving_folder(folder);
-  if (!file_exists(base)) throw NotFound("{}: there is no folder {}", flag, given);
+  if (!file_exists(base)) throw NotFound("{}: there is no folder or file {}", flag, given);
   if (serving::versions_in(base).empty())
     find_saved_model(base);  // Throws, and says what is there.
   std::string name = flags.model_name;

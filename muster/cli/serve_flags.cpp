@@ -51,7 +51,8 @@ CLI::Option* add(CLI::App& command, const char* name, T& value, const char* help
 
 void add_model_flags(CLI::App& command, ServeFlags& flags) {
   command.add_option("folder", flags.folder,
-                     "A SavedModel, a folder of numbered ones, or the model folder of a run");
+                     "A SavedModel, a folder of numbered ones, the model folder of a run, or a "
+                     "TorchScript file (which is code: serve files that you trust)");
   add(command, "model_base_path", flags.model_base_path, "The same, as TensorFlow Serving has it");
   add(command, "model_name", flags.model_name,
       "The model's name in requests (the folder's name; default with --model-base-path)");

@@ -20,7 +20,7 @@
 #include "muster/base/open_file.h"
 #include "muster/base/path_below.h"
 #include "muster/saved_model/graph/export_folder.h"
-#include "muster/saved_model/graph/saved_model.h"
+#include "muster/serving/codec/model_files.h"
 
 namespace muster::serving {
 namespace {
@@ -77,7 +77,9 @@ class ChangeLock {
   std::optional<FolderClaim> claim_;
 };
 
-bool is_model_file(const std::string& name) { return name.starts_with("saved_model."); }
+bool is_model_file(const std::string& name) {
+  return name.starts_with("saved_model.") || name == kTorchScriptName;
+}
 
 // Either may be in a store. What makes the folder a model is copied last.
 void copy_folder(const Path& from, const Path& to) {
@@ -95,6 +97,17 @@ void copy_folder(const Path& from, const Path& to) {
       copy_whole_file(from / name, target);
     }
   }
+}
+
+// A version of either kind. A TorchScript file comes with its signature.
+void copy_version(const Path& from, const Path& to) {
+  const auto script = torch_script_in(from);
+  if (!script || *script != from) return copy_folder(from, to);
+  file_system_for(to).create_directories(to);
+  const Path signature = torch_script_signature_path(from);
+  const Path target = to / kTorchScriptName;
+  if (file_exists(signature)) copy_whole_file(signature, torch_script_signature_path(target));
+  copy_whole_file(from, target);
 }
 
 json version_json(const VersionRecord& version) {
@@ -185,7 +198,7 @@ ModelRecord ModelFolder::model(const std::string& name) const {
     model.default_version = model.versions.back().name;
   }
   for (VersionRecord& version : model.versions) {
-    const bool is_whole = graph::is_saved_model(path / std::to_string(version.number));
+    const bool is_whole = is_version(path / std::to_string(version.number));
     version.state = is_whole ? "READY" : "FAILED";
     version.is_default = version.name == model.default_version;
   }
@@ -258,9 +271,9 @@ VersionRecord ModelFolder::create_version(const std::string& model_name, const s
   if (find_version(found, name) != nullptr) {
     throw AlreadyExists("model {} has a version {} already", model_name, name);
   }
-  const Path source = graph::is_saved_model(origin) ? origin : graph::latest_export(origin);
+  const Path source = is_version(origin) ? origin : graph::latest_export(origin);
   if (source.empty()) {
-    throw NotFound("{} holds neither saved_model.pb nor folders of numbers that do",
+    throw NotFound("{} holds neither saved_model.pb nor model.pt nor folders of numbers that do",
                    origin.string());
   }
   const std::int64_t number = found.versions.empty() ? 1 : found.versions.back().number + 1;
@@ -270,7 +283,7 @@ VersionRecord ModelFolder::create_version(const std::string& model_name, const s
   const bool in_objects = object_store_for(path) != nullptr;
   const Path filled = in_objects ? target : path / fmt::format("temp-{}", number);
   file_system_for(path).remove_all(filled);
-  if (!in_objects) copy_folder(source, filled);
+  if (!in_objects) copy_version(source, filled);
   // Under its number at last: a server sees the whole version or none. Its name is written first,
   // so that it never has another.
   VersionRecord made{.name = name,
@@ -282,7 +295,7 @@ VersionRecord ModelFolder::create_version(const std::string& model_name, const s
   found.versions.push_back(made);
   write(found);
   if (in_objects) {
-    copy_folder(source, target);
+    copy_version(source, target);
   } else {
     publish_directory(filled, target);
   }

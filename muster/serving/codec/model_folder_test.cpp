@@ -41,6 +41,17 @@ TEST_F(ModelFolderTest, TheFirstVersionBecomesTheDefaultAndLaterOnesDoNot) {
   EXPECT_EQ(models_.list()[0].description, "people");
 }
 
+TEST_F(ModelFolderTest, CopiesATorchScriptFileWithItsSignature) {
+  models_.create_model("spiral", "");
+  testing::write_bytes(folder_ / "spiral.pt", "code");
+  testing::write_bytes(folder_ / "spiral.signature.json", "{}");
+  EXPECT_EQ(models_.create_version("spiral", "v1", folder_ / "spiral.pt", "").state, "READY");
+  EXPECT_EQ(testing::read_bytes(folder_ / "models/spiral/1/model.pt"), "code");
+  EXPECT_EQ(testing::read_bytes(folder_ / "models/spiral/1/model.signature.json"), "{}");
+  const Path copied = folder_ / "models/spiral/1";
+  EXPECT_EQ(models_.create_version("spiral", "v2", copied, "").state, "READY");
+}
+
 TEST_F(ModelFolderTest, KeepsTheDefaultVersionAndModelsThatHaveVersions) {
   models_.create_model("m", "");
   models_.create_version("m", "v1", model_at("a"), "");

@@ -6,7 +6,7 @@
 
 #include "muster/base/error.h"
 #include "muster/saved_model/graph/export_folder.h"
-#include "muster/saved_model/graph/saved_model.h"
+#include "muster/serving/codec/model_files.h"
 #include "muster/serving/codec/model_folder.h"
 #include "muster/serving/core/version_rule.h"
 
@@ -67,7 +67,7 @@ void check_models(const std::vector<ModelConfig>& models) {
 }
 
 Path serving_folder(const Path& dir) {
-  if (graph::is_saved_model(dir) || !graph::exports_in(dir).empty()) return dir;
+  if (is_version(dir) || !graph::exports_in(dir).empty()) return dir;
   const Path base = dir / "export";
   if (!file_exists(base)) return dir;
   Path newest;

@@ -26,7 +26,7 @@ constexpr int kLoadNiceness = 10;
 // is written as a whole, and asking for it costs requests.
 bool has_changed(const VersionEntry& entry) {
   if (is_remote(entry.dir)) return false;
-  const std::string now = saved_model_fingerprint(entry.dir);
+  const std::string now = version_fingerprint(entry.dir);
   return !now.empty() && now != entry.loaded_fingerprint && now != entry.failed_fingerprint;
 }
 
@@ -133,7 +133,7 @@ bool ModelManager::is_due(const VersionEntry& entry) const {
   if (entry.state != VersionState::kEnd) return false;
   if (entry.failures == 0) return true;  // It was unloaded, and is wanted again.
   if (entry.failures <= options_.max_load_retries && Clock::now() >= entry.retry_at) return true;
-  return saved_model_fingerprint(entry.dir) != entry.failed_fingerprint;
+  return version_fingerprint(entry.dir) != entry.failed_fingerprint;
 }
 
 // Versions to load, the newest first. Files may be looked at.
@@ -163,7 +163,7 @@ ModelVersionPtr ModelManager::loaded(const std::string& name, const Job& job) co
 }
 
 void ModelManager::load(const std::string& name, const Job& job) {
-  const std::string before = saved_model_fingerprint(job.dir);
+  const std::string before = version_fingerprint(job.dir);
   table_.begin_load(name, job.number);
   const auto begin = Clock::now();
   try {

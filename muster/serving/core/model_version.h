@@ -24,6 +24,7 @@ class ModelVersion : public std::enable_shared_from_this<ModelVersion> {
   const std::string& model() const { return model_; }
   std::int64_t number() const { return number_; }
   const Signatures& signatures() const { return servable_->signatures(); }
+  std::string_view platform() const { return servable_->platform(); }
   /// Nothing if there is none of that name.
   const graph::SignatureDef* find_signature(std::string_view name) const;
 

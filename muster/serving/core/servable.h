@@ -29,6 +29,8 @@ class Servable {
   virtual ~Servable() = default;
   /// By name.
   virtual const Signatures& signatures() const = 0;
+  /// Platform that the model is written for, as Triton names it.
+  virtual std::string_view platform() const { return "tensorflow_savedmodel"; }
   /// Computes all outputs of a signature. Throws InvalidArgument for inputs that do not fit.
   virtual Tensors run(std::string_view signature, const Tensors& inputs) const = 0;
   /// The part of each input in an output, row by row; the baseline has one row. Throws as

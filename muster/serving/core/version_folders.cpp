@@ -8,7 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/object_store.h"
-#include "muster/saved_model/graph/saved_model.h"
+#include "muster/serving/codec/model_files.h"
 
 namespace muster::serving {
 namespace {
@@ -22,16 +22,19 @@ std::optional<std::int64_t> version_number(std::string_view name) {
 
 std::string fingerprint_of(const Path& dir) {
   std::string text;
+  const auto add = [&](const Path& file) {
+    const auto status = file_system_for(file).status(file);
+    if (!status || status->is_directory) return;
+    text += fmt::format("{} {} {}\n", file.string(), status->size_bytes, status->modified_ns);
+  };
+  // A TorchScript file may be a version without a folder.
+  add(dir);
+  add(torch_script_signature_path(dir));
   for (const Path& part : {dir, dir / "variables", dir / "assets", dir / "assets.extra"}) {
     auto& files = file_system_for(part);
     const auto folder = files.status(part);
     if (!folder || !folder->is_directory) continue;
-    for (const std::string& name : files.list(part)) {
-      const auto status = files.status(part / name);
-      if (!status || status->is_directory) continue;
-      text += fmt::format("{}/{} {} {}\n", part.string(), name, status->size_bytes,
-                          status->modified_ns);
-    }
+    for (const std::string& name : files.list(part)) add(part / name);
   }
   return text;
 }
@@ -40,7 +43,7 @@ std::string fingerprint_of(const Path& dir) {
 
 std::map<std::int64_t, Path> versions_in(const Path& base_path) {
   std::map<std::int64_t, Path> versions;
-  if (graph::is_saved_model(base_path)) {
+  if (is_version(base_path)) {
     const Path name =
         base_path.has_filename() ? base_path.filename() : base_path.parent_path().filename();
     versions[version_number(name.string()).value_or(1)] = base_path;
@@ -51,14 +54,14 @@ std::map<std::int64_t, Path> versions_in(const Path& base_path) {
   const bool in_store = object_store_for(base_path) != nullptr;
   for (const std::string& name : file_system_for(base_path).list(base_path)) {
     const auto number = version_number(name);
-    if (!number || (in_store && !graph::is_saved_model(base_path / name))) continue;
+    if (!number || (in_store && !is_version(base_path / name))) continue;
     versions[*number] = base_path / name;
   }
   return versions;
 }
 
 // An error from a folder that changes meanwhile is as good as another fingerprint.
-std::string saved_model_fingerprint(const Path& dir) {
+std::string version_fingerprint(const Path& dir) {
   try {
     return fingerprint_of(dir);
   } catch (const Error&) {

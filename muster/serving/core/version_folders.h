@@ -8,13 +8,13 @@
 
 namespace muster::serving {
 
-/// The versions in a folder: numbers, with leading zeros or without, and where they are. A folder
-/// that is itself a SavedModel is the version of its name's number, or 1. Throws NotFound when
-/// there is no folder.
+/// The versions in a folder: numbers, with leading zeros or without, and where they are. A path
+/// that is itself a version (is_version()) is that of its name's number, or 1. Throws NotFound when
+/// there is no such path.
 std::map<std::int64_t, Path> versions_in(const Path& base_path);
 
-/// A text that changes when a file of a SavedModel does, as far as sizes and times show it. Empty
-/// where the folder cannot be read.
-std::string saved_model_fingerprint(const Path& dir);
+/// A text that changes when a file of a version does, as far as sizes and times show it. Empty
+/// where the version cannot be read.
+std::string version_fingerprint(const Path& dir);
 
 }  // namespace muster::serving

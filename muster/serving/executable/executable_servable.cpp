@@ -3,8 +3,10 @@
 #include <memory>
 #include <utility>
 
+#include "muster/serving/codec/model_files.h"
 #include "muster/serving/executable/explain_rows.h"
 #include "muster/serving/executable/run_signature.h"
+#include "muster/serving/executable/torch_script_servable.h"
 
 namespace muster::serving {
 namespace {
@@ -34,6 +36,9 @@ class ExecutableServable : public serving::Servable {
 
 serving::LoadServable executable_loader(const executor::LoadOptions& options) {
   return [options](const Path& dir) -> std::shared_ptr<const serving::Servable> {
+    if (const auto file = torch_script_in(dir)) {
+      return load_torch_script(*file, {.device = options.device});
+    }
     return std::make_shared<ExecutableServable>(executor::ExecutableModel::load(dir, options));
   };
 }

@@ -5,7 +5,7 @@
 
 namespace muster::serving {
 
-/// Loads SavedModels for a server, to be run by the executor.
+/// Loads versions for a server: SavedModels, which the executor runs, and TorchScript files.
 serving::LoadServable executable_loader(const executor::LoadOptions& options);
 
 }  // namespace muster::serving

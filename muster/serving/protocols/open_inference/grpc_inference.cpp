@@ -315,7 +315,7 @@ void model_metadata(Service& service, const inference::ModelMetadataRequest& req
   const auto version = find_inference_version(service, request.name(), request.version());
   const auto& signature = *version->find_signature(inference_signature(*version, ""));
   response.set_name(request.name());
-  response.set_platform(oip::kPlatform);
+  response.set_platform(std::string(version->platform()));
   for (const VersionStatus& one : service.store().status(request.name())) {
     if (one.state == VersionState::kAvailable) response.add_versions(std::to_string(one.number));
   }

@@ -124,7 +124,7 @@ RestResult metadata(RestContext& context, const ModelPath& path) {
   }
   return ordered_answer({{"name", path.model},
                          {"versions", versions},
-                         {"platform", oip::kPlatform},
+                         {"platform", version->platform()},
                          {"inputs", tensors_metadata(signature.inputs)},
                          {"outputs", tensors_metadata(signature.outputs)}});
 }

@@ -74,6 +74,5 @@ struct IndexEntry {
 std::vector<IndexEntry> repository_index(Service& service, bool only_ready);
 
 inline constexpr const char* kServerName = "muster";
-inline constexpr const char* kPlatform = "tensorflow_savedmodel";
 
 }  // namespace muster::serving::oip
