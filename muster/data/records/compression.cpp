@@ -2,8 +2,11 @@
 
 #include <lzma.h>
 #include <zlib.h>
+#include <zstd.h>
+#include <zstd_errors.h>
 
 #include <algorithm>
+#include <bit>
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
@@ -276,6 +279,60 @@ class XzDecoder final : public Decoder {
   lzma_stream stream_ = LZMA_STREAM_INIT;
 };
 
+/// ZSTD frames one after another; those that are to be skipped are.
+class ZstdDecoder final : public Decoder {
+ public:
+  ZstdDecoder(std::unique_ptr<PartialInput> input, std::string name,
+              const DecompressionLimits& limits)
+      : Decoder(std::move(input), std::move(name), limits), stream_(::ZSTD_createDStream()) {
+    if (stream_ == nullptr) throw ResourceExhausted("no memory for a decoder of {}", this->name());
+    ::ZSTD_DCtx_setParameter(stream_.get(), ZSTD_d_windowLogMax, most_window_bits());
+  }
+
+ private:
+  struct Free {
+    void operator()(ZSTD_DStream* stream) const { ::ZSTD_freeDStream(stream); }
+  };
+
+  /// The largest window that fits the memory.
+  int most_window_bits() const {
+    const auto range = ::ZSTD_dParam_getBounds(ZSTD_d_windowLogMax);
+    const int bits = std::bit_width(limits_.max_decoder_bytes) - 1;
+    return std::clamp(bits, range.lowerBound, range.upperBound);
+  }
+
+  void decode(std::span<char> out, std::size_t& count) override {
+    const std::string_view in = available();
+    if (in.empty() && input_ended() && at_boundary_) return finish();
+    ZSTD_inBuffer from{in.data(), in.size(), 0};
+    ZSTD_outBuffer to{out.data(), out.size(), 0};
+    const std::size_t result = ::ZSTD_decompressStream(stream_.get(), &to, &from);
+    if (::ZSTD_isError(result) != 0) fail(result);
+    consume(from.pos);
+    count += to.pos;
+    at_boundary_ = result == 0;
+    if (from.pos == 0 && to.pos == 0 && input_ended() && !at_boundary_) fail_truncated("ZSTD");
+  }
+
+  [[noreturn]] void fail(std::size_t result) const {
+    switch (::ZSTD_getErrorCode(result)) {
+      case ZSTD_error_frameParameter_windowTooLarge:
+        throw ResourceExhausted("{}: unpacking needs more than {} bytes of memory; raise max_decoder_bytes",
+                                name(), limits_.max_decoder_bytes);
+      case ZSTD_error_memory_allocation:
+        throw ResourceExhausted("no memory to decompress {}", name());
+      case ZSTD_error_dictionary_wrong:
+        fail_damaged("ZSTD", "it wants a dictionary");
+      default:
+        fail_damaged("ZSTD", ::ZSTD_getErrorName(result));
+    }
+  }
+
+  std::unique_ptr<ZSTD_DStream, Free> stream_;
+  /// Between two frames, where the file may end.
+  bool at_boundary_ = true;
+};
+
 }  // namespace
 
 std::unique_ptr<PartialInput> file_input(const Path& path) {
@@ -297,6 +354,7 @@ Compression recognise(std::string_view first) {
                                          "7zXZ\0",
                                          6)))
     return Compression::kXz;
+  if (first.starts_with("\x28\xb5\x2f\xfd")) return Compression::kZstd;
   return Compression::kNone;
 }
 
@@ -334,6 +392,8 @@ std::unique_ptr<PartialInput> decompress(std::unique_ptr<PartialInput> input, st
                                               InflateFormat::kGzip);
     case Compression::kXz:
       return std::make_unique<XzDecoder>(std::move(input), std::move(name), limits);
+    case Compression::kZstd:
+      return std::make_unique<ZstdDecoder>(std::move(input), std::move(name), limits);
     case Compression::kAuto:
     case Compression::kNone:
       break;
@@ -377,10 +437,11 @@ Compression parse_compression(std::string_view word) {
   }
   if (upper.empty()) return Compression::kNone;
   for (const auto compression : {Compression::kAuto, Compression::kNone, Compression::kZlib,
-                                 Compression::kGzip, Compression::kXz}) {
+                                 Compression::kGzip, Compression::kXz,
+                                 Compression::kZstd}) {
     if (upper == name_of(compression)) return compression;
   }
-  throw InvalidArgument("no such compression: {}; there are NONE, ZLIB, GZIP, XZ and AUTO", word);
+  throw InvalidArgument("no such compression: {}; there are NONE, ZLIB, GZIP, XZ, ZSTD and AUTO", word);
 }
 
 std::string_view name_of(Compression compression) {
@@ -395,6 +456,8 @@ std::string_view name_of(Compression compression) {
       return "GZIP";
     case Compression::kXz:
       return "XZ";
+    case Compression::kZstd:
+      return "ZSTD";
   }
   throw Internal("no such compression: {}", static_cast<int>(compression));
 }

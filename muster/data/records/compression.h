@@ -12,7 +12,7 @@
 namespace muster {
 
 enum class Compression {
-  /// GZIP and XZ are recognised by their first bytes; anything else is taken as it is.
+  /// GZIP, XZ and ZSTD are recognised by their first bytes; anything else is taken as it is.
   kAuto,
   kNone,
   kZlib,
@@ -20,9 +20,11 @@ enum class Compression {
   kGzip,
   /// One or more streams.
   kXz,
+  /// One or more frames.
+  kZstd,
 };
 
-/// "", "NONE", "ZLIB", "GZIP", "XZ" or "AUTO", in any case. Throws InvalidArgument on another word.
+/// "", "NONE", "ZLIB", "GZIP", "XZ", "ZSTD" or "AUTO", in any case. Throws InvalidArgument on another word.
 Compression parse_compression(std::string_view word);
 std::string_view name_of(Compression compression);
 
@@ -36,7 +38,7 @@ struct DecompressionLimits {
   /// Output over input, looked at beyond the first 16 MiB of output. Data sets that people train on
   /// stay below 50; a file made to fill the memory has 1,032 with zlib and more with XZ.
   std::uint64_t max_ratio = default_max_ratio();
-  /// Memory that an XZ decoder may take for its dictionary.
+  /// Memory that an XZ decoder may take for its dictionary, and a ZSTD one for its window.
   std::uint64_t max_decoder_bytes = std::uint64_t{256} << 20;
 };
 

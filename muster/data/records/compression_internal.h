@@ -27,7 +27,7 @@ std::unique_ptr<PartialInput> prefixed_input(std::string first, std::unique_ptr<
 
 /// How many first bytes tell the kinds apart.
 inline constexpr std::size_t kMagicBytes = 6;
-/// kGzip, kXz, or kNone for anything else.
+/// kGzip, kXz, kZstd, or kNone for anything else.
 Compression recognise(std::string_view first);
 /// Whether the bytes of a file, read so, are the ones that it has.
 bool is_plain(const Path& path, Compression compression);
