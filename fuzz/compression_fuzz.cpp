@@ -1,5 +1,6 @@
 #include <lzma.h>
 #include <zlib.h>
+#include <zstd.h>
 
 #include "fuzz/fuzz.h"
 #include "muster/base/error.h"
@@ -12,7 +13,7 @@ namespace {
 using muster::Compression;
 
 constexpr Compression kFormats[] = {Compression::kGzip, Compression::kZlib, Compression::kXz,
-                                    Compression::kAuto};
+                                    Compression::kAuto, Compression::kZstd};
 
 std::string deflated(const std::string& bytes, int window_bits) {
   z_stream stream{};
@@ -41,6 +42,12 @@ std::string xz(const std::string& bytes) {
   return out;
 }
 
+std::string zstd(const std::string& bytes) {
+  std::string out(::ZSTD_compressBound(bytes.size()), '\0');
+  out.resize(::ZSTD_compress(out.data(), out.size(), bytes.data(), bytes.size(), 3));
+  return out;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -49,10 +56,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::uint8_t choice = data[0];
   try {
     const auto stream = muster::open_input(
-        bytes, "fuzz", kFormats[choice % 4],
+        bytes, "fuzz", kFormats[choice % 8 % 5],
         {.max_output_bytes = 1 << 20, .max_ratio = 100, .max_decoder_bytes = 1 << 20});
     char out[777];
-    const std::size_t step = (choice & 4) ? 13 : sizeof(out);
+    const std::size_t step = (choice & 8) ? 13 : sizeof(out);
     while (stream->read({out, step}) == step) {
     }
   } catch (const muster::Error&) {
@@ -67,10 +74,12 @@ std::vector<std::string> seeds() {
   for (int i = 0; i < 60; ++i) text += "a line of text, number " + std::to_string(i * i) + "\n";
   const std::string gzip = deflated(text, 16 + MAX_WBITS);
   return {'\0' + gzip,
-          '\4' + gzip + gzip,
+          '\x8' + gzip + gzip,
           '\1' + deflated(text, MAX_WBITS),
           '\2' + xz(text),
-          '\6' + xz("short") + xz(text),
+          '\xa' + xz("short") + xz(text),
+          '\4' + zstd(text),
+          '\xc' + zstd("short") + zstd(text),
           '\3' + text,
           '\3' + gzip};
 }

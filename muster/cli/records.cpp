@@ -8,6 +8,8 @@ namespace {
 constexpr Command kRecordsCommands[] = {
     {"write", "convert a data set to TFRecord files", add_records_write},
     {"show", "print the records of a file", add_records_show},
+    {"analyze", "print counts, missing values, ranges and distributions of the columns of files",
+     add_records_analyze},
     {"verify", "verify all checksums and report each error with its offset", add_records_verify},
     {"index", "write the side index FILE.index, for random access and exact counts",
      add_records_index},

@@ -1,3 +1,5 @@
+#include "muster/cli/records_show.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -13,19 +15,12 @@
 #include "muster/cli/records.h"
 #include "muster/data/records/example_parser.h"
 #include "muster/data/records/tfrecord_source.h"
+#include "muster/data/tables/open_table.h"
 
 namespace muster::cli {
 namespace {
 
 using nlohmann::json;
-
-struct RecordsShowOptions {
-  std::string file;
-  std::uint64_t limit = 10;
-  std::uint64_t skip = 0;
-  std::uint64_t values = 8;
-  bool as_json = false;
-};
 
 constexpr std::size_t kRecordPreviewBytes = 48;
 
@@ -34,8 +29,9 @@ bool is_printable(std::string_view bytes) {
                      [](unsigned char c) { return c >= 0x20 && c < 0x7f; });
 }
 
-// Text as it is in quotes; anything else as hexadecimal, cut to what a line holds.
-std::string preview(std::string_view bytes) {
+}  // namespace
+
+std::string preview_of(std::string_view bytes) {
   const std::string_view head = bytes.substr(0, kRecordPreviewBytes);
   std::string text;
   if (is_printable(bytes)) {
@@ -49,13 +45,14 @@ std::string preview(std::string_view bytes) {
   return cut ? text + fmt::format("... ({} bytes)", bytes.size()) : text;
 }
 
-// JSON has no bytes: text stays text, other bytes become {"hex": ...}.
 json bytes_to_json(std::string_view bytes) {
   if (is_printable(bytes)) return bytes;
   std::string hex;
   for (const unsigned char c : bytes) hex += fmt::format("{:02x}", c);
   return {{"hex", hex}};
 }
+
+namespace {
 
 template <typename T>
 std::vector<T> values_of(const FeatureView& feature) {
@@ -101,7 +98,7 @@ std::string feature_text(const FeatureView& feature, std::size_t limit) {
       return list_text(values_of<float>(feature), limit,
                        [](float value) { return fmt::format("{}", value); });
     case FeatureKind::kBytes:
-      return list_text(values_of<std::string_view>(feature), limit, preview);
+      return list_text(values_of<std::string_view>(feature), limit, preview_of);
     case FeatureKind::kNone:
       break;
   }
@@ -143,7 +140,7 @@ void print_text(std::uint64_t number, std::string_view record, const Parts& part
                 std::size_t values) {
   fmt::print("record {}: {} bytes{}\n", number, record.size(),
              parts.keys.empty() ? ", no Example" : "");
-  if (parts.keys.empty()) fmt::print("  {}\n", preview(record));
+  if (parts.keys.empty()) fmt::print("  {}\n", preview_of(record));
   for (std::size_t i = 0; i < parts.keys.size(); ++i) {
     fmt::print("  {} ({}): {}\n", parts.keys[i], name_of(parts.features[i].kind()),
                feature_text(parts.features[i], values));
@@ -151,6 +148,7 @@ void print_text(std::uint64_t number, std::string_view record, const Parts& part
 }
 
 void run(const RecordsShowOptions& options) {
+  if (is_table(options.file)) return show_table(options);
   TFRecordSource source{Path(options.file)};
   if (options.skip > 0) source.seek(options.skip);
   Record record;
@@ -167,12 +165,15 @@ void run(const RecordsShowOptions& options) {
 
 void add_records_show(CLI::App& command) {
   const auto options = std::make_shared<RecordsShowOptions>();
-  command.add_option("FILE", options->file, "A TFRecord file, also a compressed one")->required();
+  command
+      .add_option("FILE", options->file,
+                  "A TFRecord file, also a compressed one, or a table: .parquet, .jsonl")
+      ->required();
   command.add_option("--limit", options->limit, "Records to print")->capture_default_str();
   command.add_option("--skip", options->skip, "Records to skip first")->capture_default_str();
   command.add_option("--values", options->values, "Values to print per feature")
       ->capture_default_str();
-  add_json_flag(command, options->as_json, "One JSON object per record, with all values");
+  add_json_flag(command, options->as_json, "One JSON object per record or row, with all values");
   command.callback([options] { run(*options); });
 }
 

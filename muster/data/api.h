@@ -53,6 +53,8 @@
 #include "muster/data/summary/histogram.h"
 #include "muster/data/summary/hparams.h"
 #include "muster/data/summary/png.h"
+#include "muster/data/tables/json_lines.h"
+#include "muster/data/tables/open_table.h"
 #include "muster/data/tables/parquet.h"
 #include "muster/data/tables/table.h"
 #include "muster/data/tables/table_files.h"

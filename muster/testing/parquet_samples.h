@@ -2,8 +2,9 @@
 
 #include <string_view>
 
-/// One table of 300 rows (kDuckdbV2Zstd: ten times as many) as Parquet files of three programs that are not ours, in base64.
-/// tests/tables/make_parquet_samples.mjs has written them and says what is in each row.
+/// One table of 300 rows (kDuckdbV2Zstd: ten times as many) as Parquet files of three programs that
+/// are not ours, in base64. tests/tables/make_parquet_samples.mjs has written them and says what is
+/// in each row.
 namespace muster::testing::parquet_samples {
 
 // clang-format off

@@ -55,9 +55,9 @@ void check_same_fields(const TableBlock& block, const TableBlock& first) {
   }
   for (std::size_t i = 0; i < first.fields->size(); ++i) {
     if (!differs(i)) continue;
-    throw InvalidArgument("column {} of {} is `{}` ({}), but that of {} is `{}` ({})", i, block.file,
-                          (*block.fields)[i].name, name_of((*block.fields)[i].type), first.file,
-                          (*first.fields)[i].name, name_of((*first.fields)[i].type));
+    throw InvalidArgument("column {} of {} is `{}` ({}), but that of {} is `{}` ({})", i,
+                          block.file, (*block.fields)[i].name, name_of((*block.fields)[i].type),
+                          first.file, (*first.fields)[i].name, name_of((*first.fields)[i].type));
   }
 }
 

@@ -317,8 +317,9 @@ class ZstdDecoder final : public Decoder {
   [[noreturn]] void fail(std::size_t result) const {
     switch (::ZSTD_getErrorCode(result)) {
       case ZSTD_error_frameParameter_windowTooLarge:
-        throw ResourceExhausted("{}: unpacking needs more than {} bytes of memory; raise max_decoder_bytes",
-                                name(), limits_.max_decoder_bytes);
+        throw ResourceExhausted(
+            "{}: unpacking needs more than {} bytes of memory; raise max_decoder_bytes", name(),
+            limits_.max_decoder_bytes);
       case ZSTD_error_memory_allocation:
         throw ResourceExhausted("no memory to decompress {}", name());
       case ZSTD_error_dictionary_wrong:
@@ -329,8 +330,8 @@ class ZstdDecoder final : public Decoder {
   }
 
   std::unique_ptr<ZSTD_DStream, Free> stream_;
-  /// Between two frames, where the file may end.
-  bool at_boundary_ = true;
+  /// After a frame, where the file may end.
+  bool at_boundary_ = false;
 };
 
 }  // namespace
@@ -437,11 +438,11 @@ Compression parse_compression(std::string_view word) {
   }
   if (upper.empty()) return Compression::kNone;
   for (const auto compression : {Compression::kAuto, Compression::kNone, Compression::kZlib,
-                                 Compression::kGzip, Compression::kXz,
-                                 Compression::kZstd}) {
+                                 Compression::kGzip, Compression::kXz, Compression::kZstd}) {
     if (upper == name_of(compression)) return compression;
   }
-  throw InvalidArgument("no such compression: {}; there are NONE, ZLIB, GZIP, XZ, ZSTD and AUTO", word);
+  throw InvalidArgument("no such compression: {}; there are NONE, ZLIB, GZIP, XZ, ZSTD and AUTO",
+                        word);
 }
 
 std::string_view name_of(Compression compression) {

@@ -24,7 +24,8 @@ enum class Compression {
   kZstd,
 };
 
-/// "", "NONE", "ZLIB", "GZIP", "XZ", "ZSTD" or "AUTO", in any case. Throws InvalidArgument on another word.
+/// "", "NONE", "ZLIB", "GZIP", "XZ", "ZSTD" or "AUTO", in any case. Throws InvalidArgument on
+/// another word.
 Compression parse_compression(std::string_view word);
 std::string_view name_of(Compression compression);
 

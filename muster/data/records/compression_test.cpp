@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <lzma.h>
 #include <zlib.h>
+#include <zstd.h>
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "muster/base/error.h"
@@ -60,6 +62,16 @@ std::string xz(const std::string& bytes) {
   return out;
 }
 
+/// With a checksum, as the program zstd writes one.
+std::string zstd(const std::string& bytes) {
+  const std::unique_ptr<ZSTD_CCtx, decltype(&::ZSTD_freeCCtx)> context(::ZSTD_createCCtx(),
+                                                                       &::ZSTD_freeCCtx);
+  ::ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);
+  std::string out(::ZSTD_compressBound(bytes.size()), '\0');
+  out.resize(::ZSTD_compress2(context.get(), out.data(), out.size(), bytes.data(), bytes.size()));
+  return out;
+}
+
 std::string text() {
   std::string text;
   for (int i = 0; i < 20000; ++i) text += fmt::format("line {}\n", i * 7919);
@@ -76,13 +88,15 @@ TEST(Compression, ParsesNamesInAnyCase) {
   EXPECT_EQ(parse_compression("gzip"), Compression::kGzip);
   EXPECT_EQ(parse_compression("ZLIB"), Compression::kZlib);
   EXPECT_EQ(parse_compression("Xz"), Compression::kXz);
+  EXPECT_EQ(parse_compression("zstd"), Compression::kZstd);
   EXPECT_EQ(parse_compression("auto"), Compression::kAuto);
   EXPECT_THROW(parse_compression("snappy"), InvalidArgument);
 }
 
-TEST(Compression, AutoRecognisesGzipAndXzAndTakesTheRestAsItIs) {
+TEST(Compression, AutoRecognisesGzipXzAndZstdAndTakesTheRestAsItIs) {
   EXPECT_EQ(unpack(gzip(text())), text());
   EXPECT_EQ(unpack(xz(text())), text());
+  EXPECT_EQ(unpack(zstd(text())), text());
   EXPECT_EQ(unpack(text()), text());
   EXPECT_EQ(unpack("ab"), "ab");
   EXPECT_EQ(unpack(""), "");
@@ -98,6 +112,12 @@ TEST(Compression, ReadsGzipMembersOneAfterAnother) {
 
 TEST(Compression, ReadsXzStreamsOneAfterAnother) {
   EXPECT_EQ(unpack(xz("one ") + xz("two ")), "one two ");
+}
+
+TEST(Compression, ReadsZstdFramesOneAfterAnotherAndSkipsThoseWithoutData) {
+  const std::string skippable("\x50\x2a\x4d\x18\x03\0\0\0abc", 11);
+  EXPECT_EQ(unpack(zstd("one ") + zstd("") + skippable + zstd("two ") + zstd(text())),
+            "one two " + text());
 }
 
 TEST(Compression, ReadsFiles) {
@@ -123,6 +143,7 @@ class CompressionDamage : public ::testing::TestWithParam<Compression> {
  protected:
   std::string packed() const {
     if (GetParam() == Compression::kGzip) return gzip(text());
+    if (GetParam() == Compression::kZstd) return zstd(text());
     return GetParam() == Compression::kZlib ? zlib(text()) : xz(text());
   }
 };
@@ -157,13 +178,13 @@ TEST_P(CompressionDamage, OutputLimitIsKept) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, CompressionDamage,
-                         ::testing::Values(Compression::kGzip, Compression::kZlib,
-                                           Compression::kXz),
+                         ::testing::Values(Compression::kGzip, Compression::kZlib, Compression::kXz,
+                                           Compression::kZstd),
                          [](const auto& test) { return std::string(name_of(test.param)); });
 
 TEST(Compression, RatioLimitStopsABomb) {
   const std::string zeros(std::size_t{40} << 20, '\0');
-  for (const std::string& bomb : {xz(zeros), gzip(zeros)}) {
+  for (const std::string& bomb : {xz(zeros), gzip(zeros), zstd(zeros)}) {
     EXPECT_THROW(unpack(bomb), ResourceExhausted);
     EXPECT_THAT(message_of([&] { unpack(bomb); }), HasSubstr("MUSTER_MAX_RATIO"));
   }
@@ -192,6 +213,8 @@ TEST(Compression, TheEnvironmentSetsTheRatio) {
 
 TEST(Compression, DecoderMemoryLimitIsKept) {
   EXPECT_THROW(unpack(xz(text()), Compression::kXz, {.max_decoder_bytes = 1000}),
+               ResourceExhausted);
+  EXPECT_THROW(unpack(zstd(text()), Compression::kZstd, {.max_decoder_bytes = 1000}),
                ResourceExhausted);
 }
 

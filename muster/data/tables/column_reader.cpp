@@ -129,8 +129,8 @@ TableValues convert_values(StoredValues<std::int64_t> values, const Leaf& leaf) 
   }
   if (leaf.conversion == Conversion::kDecimal) {
     const double unit = std::pow(10.0, leaf.scale);
-    return converted<double>(values,
-                             [unit](std::int64_t value) { return static_cast<double>(value) / unit; });
+    return converted<double>(
+        values, [unit](std::int64_t value) { return static_cast<double>(value) / unit; });
   }
   return values;
 }
@@ -205,8 +205,7 @@ class ColumnReaderOf final : public ColumnReader {
     try {
       return work();
     } catch (Error& error) {
-      error.add_context(
-          fmt::format("column {}, page at byte {}", leaf_.field.name, page_offset_));
+      error.add_context(fmt::format("column {}, page at byte {}", leaf_.field.name, page_offset_));
       throw;
     }
   }
@@ -224,7 +223,7 @@ class ColumnReaderOf final : public ColumnReader {
     return column;
   }
 
-  /// Whole pages that nobody wants, without decompressing them; returns the rows left to skip.
+  /// Skips whole pages without decompressing them; returns the rows left to skip.
   std::uint64_t skip_pages(std::uint64_t rows) {
     if (rows > 0 && page_.left == 0) open_page(&rows);
     return rows;
@@ -270,8 +269,8 @@ class ColumnReaderOf final : public ColumnReader {
 
   void check_crc(const PageHeader& header, std::string_view stored) const {
     if (!header.has_crc || !options_.verify_checksums) return;
-    const auto crc = ::crc32(0, reinterpret_cast<const Bytef*>(stored.data()),
-                             static_cast<uInt>(stored.size()));
+    const auto crc =
+        ::crc32(0, reinterpret_cast<const Bytef*>(stored.data()), static_cast<uInt>(stored.size()));
     if (crc != header.crc) throw DataLoss("the page's checksum does not match");
   }
 
@@ -316,9 +315,8 @@ class ColumnReaderOf final : public ColumnReader {
         page.definition = levels(take_sized(plain.bytes), leaf_.max_definition);
       }
     }
-    page.values =
-        make_value_decoder<T>(header.encoding, plain.bytes, header.values, value_width(),
-                              dictionary_ ? &*dictionary_ : nullptr);
+    page.values = make_value_decoder<T>(header.encoding, plain.bytes, header.values, value_width(),
+                                        dictionary_ ? &*dictionary_ : nullptr);
     page.owner = plain.owner;
     page_ = std::move(page);
   }
@@ -369,7 +367,8 @@ class ColumnReaderOf final : public ColumnReader {
     std::array<std::uint8_t, kLevelStep> is_there;
     while (count > 0) {
       // A run of all may be longer than what packed levels have room for.
-      const HybridDecoder::Run run = page_.definition.next(step.data(), std::min(count, kLevelStep));
+      const HybridDecoder::Run run =
+          page_.definition.next(step.data(), std::min(count, kLevelStep));
       if (run.is_repeated) {
         check_definition(run.value);
         const bool are_there = run.value == leaf_.max_definition;
@@ -514,7 +513,8 @@ class ColumnReaderOf final : public ColumnReader {
       spread(values.data() + before, present_.data(), count, there);
       if (valid.empty()) valid.assign(before, 1);
     }
-    if (!valid.empty() || there < count) valid.insert(valid.end(), present_.begin(), present_.end());
+    if (!valid.empty() || there < count)
+      valid.insert(valid.end(), present_.begin(), present_.end());
   }
 
   PagesOfFile pages_;

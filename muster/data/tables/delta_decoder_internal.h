@@ -16,7 +16,7 @@ class DeltaDecoder {
   std::uint64_t count() const { return count_; }
   /// The next numbers, modulo 2^64. Throws DataLoss beyond the last one.
   void read(std::uint64_t* out, std::size_t count);
-  /// What follows the numbers. Before the first read().
+  /// The bytes that follow the numbers. Before the first read().
   std::string_view rest() const;
 
  private:

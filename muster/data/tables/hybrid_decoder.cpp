@@ -25,7 +25,8 @@ void unpack_narrow(std::string_view bytes, std::uint64_t bit, unsigned width, Wo
   // As many as lie in words that are whole.
   const std::uint64_t whole_bits = bytes.size() < 8 ? 0 : (bytes.size() - 7) * 8;
   const std::uint64_t whole =
-      bit >= whole_bits ? 0 : std::min<std::uint64_t>(count, (whole_bits - bit + width - 1) / width);
+      bit >= whole_bits ? 0
+                        : std::min<std::uint64_t>(count, (whole_bits - bit + width - 1) / width);
   const char* const data = bytes.data();
   std::size_t i = 0;
   for (; i < whole; ++i, bit += width) {

@@ -6,8 +6,8 @@
 
 namespace muster::parquet_internal {
 
-/// Unpacks `count` numbers of `width` bits (0 to 64), low bits first, which begin at bit `first_bit`
-/// of `bytes`. What lies beyond the bytes is 0.
+/// Unpacks `count` numbers of `width` bits (0 to 64), low bits first, which begin at bit
+/// `first_bit` of `bytes`. What lies beyond the bytes is 0.
 void unpack_bits(std::string_view bytes, std::uint64_t first_bit, unsigned width,
                  std::uint32_t* out, std::size_t count);
 void unpack_bits(std::string_view bytes, std::uint64_t first_bit, unsigned width,

@@ -22,7 +22,10 @@ class ParquetReader final : public TableReader {
  public:
   ParquetReader(std::string_view bytes, std::shared_ptr<const void> owner, std::string name,
                 ParquetOptions options)
-      : bytes_(bytes), owner_(std::move(owner)), name_(std::move(name)), options_(std::move(options)) {
+      : bytes_(bytes),
+        owner_(std::move(owner)),
+        name_(std::move(name)),
+        options_(std::move(options)) {
     if (options_.block_rows == 0) throw InvalidArgument("block_rows must be positive");
     named([&] {
       const Footer footer = parquet_internal::find_footer(bytes_);
@@ -97,7 +100,8 @@ class ParquetReader final : public TableReader {
     const std::uint64_t left = group_begin_ + group.rows - position_;
     std::uint64_t rows = std::min<std::uint64_t>(options_.block_rows, left);
     for (const std::size_t leaf : leaves_) {
-      const std::uint64_t per_row = group.columns[leaf].values / std::max<std::uint64_t>(group.rows, 1);
+      const std::uint64_t per_row =
+          group.columns[leaf].values / std::max<std::uint64_t>(group.rows, 1);
       if (per_row > 1) rows = std::min(rows, options_.block_rows / per_row + 1);
     }
     return static_cast<std::size_t>(rows);

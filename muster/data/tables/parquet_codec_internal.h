@@ -19,8 +19,8 @@ std::string_view codec_name(std::int32_t codec);
 bool is_known_codec(std::int32_t codec);
 
 /// Takes the compression off `stored`, which must become `plain_bytes`. Throws DataLoss where it
-/// does not, and ResourceExhausted, before memory is taken, for a page that claims to grow more than
-/// default_max_ratio() times and beyond 16 MiB.
+/// does not, and ResourceExhausted, before memory is taken, for a page that claims to grow more
+/// than default_max_ratio() times and beyond 16 MiB.
 PageBytes decompress_page(std::int32_t codec, std::string_view stored, std::size_t plain_bytes);
 
 }  // namespace muster::parquet_internal

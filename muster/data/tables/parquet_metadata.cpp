@@ -14,7 +14,7 @@ constexpr std::string_view kParquetMagic = "PAR1";
 constexpr std::string_view kEncryptedMagic = "PARE";
 /// The length of the metadata and the magic, at the end of a file.
 constexpr std::size_t kFooterTailBytes = 8;
-/// Levels around a value: what anybody nests is below ten.
+/// Levels around a value: those in use are below ten.
 constexpr std::size_t kMostSchemaDepth = 64;
 
 enum class LogicalKind : std::uint8_t {
@@ -204,7 +204,7 @@ SchemaElement read_schema_element(ThriftReader& reader) {
   return element;
 }
 
-/// What older writers say instead of a logical type.
+/// The logical type that older writers mean.
 LogicalType logical_of_converted(const SchemaElement& element) {
   switch (element.converted) {
     case 0:
@@ -212,7 +212,8 @@ LogicalType logical_of_converted(const SchemaElement& element) {
     case 4:
       return {.kind = LogicalKind::kEnum};
     case 5:
-      return {.kind = LogicalKind::kDecimal, .scale = element.scale, .precision = element.precision};
+      return {
+          .kind = LogicalKind::kDecimal, .scale = element.scale, .precision = element.precision};
     case 6:
       return {.kind = LogicalKind::kDate};
     case 7:
@@ -227,12 +228,14 @@ LogicalType logical_of_converted(const SchemaElement& element) {
     case 12:
     case 13:
     case 14:
-      return {.kind = LogicalKind::kInteger, .bits = 8 << (element.converted - 11), .is_signed = false};
+      return {
+          .kind = LogicalKind::kInteger, .bits = 8 << (element.converted - 11), .is_signed = false};
     case 15:
     case 16:
     case 17:
     case 18:
-      return {.kind = LogicalKind::kInteger, .bits = 8 << (element.converted - 15), .is_signed = true};
+      return {
+          .kind = LogicalKind::kInteger, .bits = 8 << (element.converted - 15), .is_signed = true};
     case 19:
       return {.kind = LogicalKind::kJson};
     case 20:
@@ -272,7 +275,8 @@ void set_decimal(Leaf& leaf, const LogicalType& logical) {
   leaf.scale = logical.scale;
   leaf.field.meaning = fmt::format("decimal({}, {})", logical.precision, logical.scale);
   if (leaf.width > kMostDecimalBytes || logical.scale < 0 || logical.scale > kMostDecimalDigits) {
-    leaf.obstacle = fmt::format("{} has more than {} digits", leaf.field.meaning, kMostDecimalDigits);
+    leaf.obstacle =
+        fmt::format("{} has more than {} digits", leaf.field.meaning, kMostDecimalDigits);
   }
 }
 
@@ -287,9 +291,8 @@ void set_bytes(Leaf& leaf, const LogicalType& logical) {
 }
 
 void set_type(Leaf& leaf, const SchemaElement& element) {
-  const LogicalType logical = element.logical.kind == LogicalKind::kNone
-                                  ? logical_of_converted(element)
-                                  : element.logical;
+  const LogicalType logical =
+      element.logical.kind == LogicalKind::kNone ? logical_of_converted(element) : element.logical;
   leaf.physical = *element.type;
   if (leaf.physical == PhysicalType::kFixedLengthByteArray) {
     if (element.type_length <= 0) throw DataLoss("column {}: values of no length", leaf.field.name);
@@ -341,17 +344,20 @@ class SchemaWalk {
     if (elements_.empty()) throw DataLoss("a schema without a root");
     const std::int32_t children = elements_[next_++].children;
     for (std::int32_t i = 0; i < children; ++i) visit({}, 0, Role::kNamed, false);
-    if (next_ != elements_.size()) throw DataLoss("a schema with more columns than its groups have");
+    if (next_ != elements_.size())
+      throw DataLoss("a schema with more columns than its groups have");
     return std::move(leaves_);
   }
 
  private:
   const SchemaElement& take() {
-    if (next_ >= elements_.size()) throw DataLoss("a schema with fewer columns than its groups have");
+    if (next_ >= elements_.size())
+      throw DataLoss("a schema with fewer columns than its groups have");
     return elements_[next_++];
   }
 
-  /// What a name says: of the repeated group in a list and of the element in that, nothing.
+  /// Part of an element in the name of a column: the repeated group in a list and the only element
+  /// in that have none.
   enum class Role : std::uint8_t { kNamed, kRepeatedGroup, kOnlyElement };
 
   static bool is_list(const SchemaElement& element) {
@@ -363,7 +369,8 @@ class SchemaWalk {
   }
 
   void visit(SchemaPlace place, std::size_t depth, Role role, bool in_list) {
-    if (depth > kMostSchemaDepth) throw DataLoss("a schema nested more than {} deep", kMostSchemaDepth);
+    if (depth > kMostSchemaDepth)
+      throw DataLoss("a schema nested more than {} deep", kMostSchemaDepth);
     const SchemaElement& element = take();
     if (element.repetition != kRequired) ++place.definition;
     if (element.repetition == kRepeated) place.list_levels.push_back(place.definition);
@@ -434,7 +441,8 @@ ChunkMetadata read_chunk(ThriftReader& reader) {
   reader.read_struct([&](const ThriftField& field) {
     if (field.id == 1) {
       const std::string_view path = reader.read_binary(field);
-      if (!path.empty()) read.chunk.obstacle = fmt::format("its pages are in another file, {}", path);
+      if (!path.empty())
+        read.chunk.obstacle = fmt::format("its pages are in another file, {}", path);
       return true;
     }
     if (field.id == 8) read.chunk.obstacle = "it is encrypted";
@@ -509,7 +517,8 @@ Footer find_footer(std::string_view file) {
     throw DataLoss("no Parquet file: {} bytes are too few", file.size());
   }
   const std::string_view magic = file.substr(file.size() - kParquetMagic.size());
-  if (magic == kEncryptedMagic) throw Unimplemented("the footer is encrypted, which muster cannot read");
+  if (magic == kEncryptedMagic)
+    throw Unimplemented("the footer is encrypted, which muster cannot read");
   if (!file.starts_with(kParquetMagic) || magic != kParquetMagic) {
     throw DataLoss("no whole Parquet file: it does not begin and end with PAR1; was it cut off?");
   }

@@ -41,7 +41,7 @@ struct Leaf {
   Conversion conversion = Conversion::kNone;
   /// Bytes of one kFixedLengthByteArray.
   std::size_t width = 0;
-  /// Of kDecimal.
+  /// Digits after the point, for kDecimal.
   int scale = 0;
   std::uint32_t max_definition = 0;
   /// For each list around a value, outermost first: the definition level of its elements.

@@ -105,8 +105,8 @@ TEST(Parquet, ReadsTheSameStringsInEveryEncoding) {
 }
 
 TEST(Parquet, ReadsListsWithMissingListsAndElements) {
-  for (const std::string_view sample :
-       {samples::kWasmV1Zstd, samples::kWasmV2Gzip, samples::kDuckdbSnappy, samples::kDuckdbV2Zstd}) {
+  for (const std::string_view sample : {samples::kWasmV1Zstd, samples::kWasmV2Gzip,
+                                        samples::kDuckdbSnappy, samples::kDuckdbV2Zstd}) {
     const auto reader = open_sample(sample, {.columns = {"tags"}, .block_rows = 50});
     ASSERT_EQ(reader->fields()->front().list_depth, 1u);
     std::int64_t i = 0;
@@ -208,8 +208,9 @@ TEST(Parquet, GoesToAnyRowOfLists) {
   const auto& splits = all->columns.front().splits.front();
   const auto& values = std::get<std::vector<std::string_view>>(all->columns.front().values);
   const auto& some = std::get<std::vector<std::string_view>>(block->columns.front().values);
-  EXPECT_EQ(std::vector<std::string_view>(values.begin() + splits[1'501], values.begin() + splits[1'506]),
-            some);
+  EXPECT_EQ(
+      std::vector<std::string_view>(values.begin() + splits[1'501], values.begin() + splits[1'506]),
+      some);
 }
 
 TEST(Parquet, KeepsStringsAliveWithoutTheReader) {

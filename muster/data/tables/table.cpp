@@ -58,8 +58,7 @@ std::size_t TableBlock::column(std::string_view name) const {
 }
 
 std::vector<std::size_t> wanted_columns(std::span<const TableField> fields,
-                                        std::span<const std::string> names,
-                                        std::string_view file) {
+                                        std::span<const std::string> names, std::string_view file) {
   std::vector<std::size_t> places;
   if (names.empty()) {
     for (std::size_t i = 0; i < fields.size(); ++i) places.push_back(i);

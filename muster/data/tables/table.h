@@ -119,7 +119,6 @@ using TableOpener = std::function<std::unique_ptr<TableReader>(const Path&)>;
 /// The places of the wanted columns among `fields`, or all of them if none is named. Throws
 /// NotFound, naming the file and the columns it has.
 std::vector<std::size_t> wanted_columns(std::span<const TableField> fields,
-                                        std::span<const std::string> names,
-                                        std::string_view file);
+                                        std::span<const std::string> names, std::string_view file);
 
 }  // namespace muster

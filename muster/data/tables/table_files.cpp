@@ -43,11 +43,10 @@ class TableSource final : public RecordSource {
 
   bool next(Record& out) override {
     if (!block_ || at_ == block_->block->rows) {
+      // Without it, position() is that of the reader: after a row that it could not read.
+      block_.reset();
       auto block = reader_->next();
-      if (!block) {
-        block_.reset();
-        return false;
-      }
+      if (!block) return false;
       block_ = numbered(std::move(block));
       at_ = 0;
     }
@@ -96,6 +95,12 @@ Dataset<TableRow> table_rows(std::vector<Path> files, TableOpener open) {
 Dataset<TableRow> parquet_rows(std::vector<Path> files, ParquetOptions options) {
   return table_rows(std::move(files), [options = std::move(options)](const Path& path) {
     return open_parquet(path, options);
+  });
+}
+
+Dataset<TableRow> json_rows(std::vector<Path> files, JsonLinesOptions options) {
+  return table_rows(std::move(files), [options = std::move(options)](const Path& path) {
+    return open_json_lines(path, options);
   });
 }
 

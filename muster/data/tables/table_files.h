@@ -4,6 +4,7 @@
 
 #include "muster/base/file_system.h"
 #include "muster/data/dataset/type_fwd.h"
+#include "muster/data/tables/json_lines.h"
 #include "muster/data/tables/parquet.h"
 #include "muster/data/tables/table.h"
 
@@ -16,5 +17,7 @@ Dataset<TableRow> table_rows(std::vector<Path> files, TableOpener open);
 
 /// The rows of Parquet files. Resuming skips row groups and pages without decompressing them.
 Dataset<TableRow> parquet_rows(std::vector<Path> files, ParquetOptions options = {});
+/// The rows of files with one JSON object a line. Resuming reads up to the row.
+Dataset<TableRow> json_rows(std::vector<Path> files, JsonLinesOptions options = {});
 
 }  // namespace muster

@@ -18,7 +18,8 @@ using testing::TempDir;
 using testing::write_bytes;
 
 float ratio_of(const TableRow& row) {
-  return std::get<TableNumbers<float>>(row.block->columns[row.block->column("ratio")].values)[row.row];
+  return std::get<TableNumbers<float>>(
+      row.block->columns[row.block->column("ratio")].values)[row.row];
 }
 
 Dataset<TableRow> two_files(const TempDir& folder) {

@@ -38,8 +38,8 @@ class ThriftReader {
   /// How many bytes are read.
   std::size_t offset() const { return at_; }
 
-  /// Calls `on_field` with each field of a struct; it reads the value and returns true, or leaves it
-  /// and returns false: the value is then skipped.
+  /// Calls `on_field` with each field of a struct; it reads the value and returns true, or leaves
+  /// it and returns false: the value is then skipped.
   template <typename OnField>
   void read_struct(OnField&& on_field) {
     enter();

@@ -29,16 +29,10 @@ constexpr std::size_t kStep = 1024;
 [[noreturn]] void fail_short() { throw DataLoss("the page has fewer values than it says"); }
 
 std::string_view encoding_name(std::int32_t encoding) {
-  constexpr std::string_view kNames[] = {"PLAIN",
-                                         "GROUP_VAR_INT",
-                                         "PLAIN_DICTIONARY",
-                                         "RLE",
-                                         "BIT_PACKED",
-                                         "DELTA_BINARY_PACKED",
-                                         "DELTA_LENGTH_BYTE_ARRAY",
-                                         "DELTA_BYTE_ARRAY",
-                                         "RLE_DICTIONARY",
-                                         "BYTE_STREAM_SPLIT"};
+  constexpr std::string_view kNames[] = {
+      "PLAIN",          "GROUP_VAR_INT",       "PLAIN_DICTIONARY",        "RLE",
+      "BIT_PACKED",     "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY",
+      "RLE_DICTIONARY", "BYTE_STREAM_SPLIT"};
   if (encoding < 0 || encoding >= static_cast<std::int32_t>(std::size(kNames))) return "of no name";
   return kNames[encoding];
 }
@@ -286,7 +280,8 @@ class SplitNumbers final : public ValueDecoder<T> {
     if (count > stride_ - at_) fail_short();
     for (std::size_t i = 0; i < count; ++i, ++at_) {
       std::array<char, sizeof(T)> value;
-      for (std::size_t byte = 0; byte < sizeof(T); ++byte) value[byte] = bytes_[byte * stride_ + at_];
+      for (std::size_t byte = 0; byte < sizeof(T); ++byte)
+        value[byte] = bytes_[byte * stride_ + at_];
       std::memcpy(out + i, value.data(), sizeof(T));
     }
   }
@@ -304,7 +299,8 @@ class SplitBytes final : public ValueDecoder<std::string_view> {
     if (bytes.size() % width != 0) fail_short();
     const std::size_t values = bytes.size() / width;
     for (std::size_t byte = 0; byte < width; ++byte) {
-      for (std::size_t i = 0; i < values; ++i) (*joined_)[i * width + byte] = bytes[byte * values + i];
+      for (std::size_t i = 0; i < values; ++i)
+        (*joined_)[i * width + byte] = bytes[byte * values + i];
     }
   }
   void read(std::string_view* out, std::size_t count) override {
@@ -387,17 +383,31 @@ std::vector<T> read_dictionary(std::int32_t encoding, std::string_view bytes, st
   return values;
 }
 
-template std::unique_ptr<ValueDecoder<std::uint8_t>> make_value_decoder(std::int32_t, std::string_view, std::size_t, std::size_t, const std::vector<std::uint8_t>*);
-template std::vector<std::uint8_t> read_dictionary(std::int32_t, std::string_view, std::size_t, std::size_t);
-template std::unique_ptr<ValueDecoder<std::int32_t>> make_value_decoder(std::int32_t, std::string_view, std::size_t, std::size_t, const std::vector<std::int32_t>*);
-template std::vector<std::int32_t> read_dictionary(std::int32_t, std::string_view, std::size_t, std::size_t);
-template std::unique_ptr<ValueDecoder<std::int64_t>> make_value_decoder(std::int32_t, std::string_view, std::size_t, std::size_t, const std::vector<std::int64_t>*);
-template std::vector<std::int64_t> read_dictionary(std::int32_t, std::string_view, std::size_t, std::size_t);
-template std::unique_ptr<ValueDecoder<float>> make_value_decoder(std::int32_t, std::string_view, std::size_t, std::size_t, const std::vector<float>*);
-template std::vector<float> read_dictionary(std::int32_t, std::string_view, std::size_t, std::size_t);
-template std::unique_ptr<ValueDecoder<double>> make_value_decoder(std::int32_t, std::string_view, std::size_t, std::size_t, const std::vector<double>*);
-template std::vector<double> read_dictionary(std::int32_t, std::string_view, std::size_t, std::size_t);
-template std::unique_ptr<ValueDecoder<std::string_view>> make_value_decoder(std::int32_t, std::string_view, std::size_t, std::size_t, const std::vector<std::string_view>*);
-template std::vector<std::string_view> read_dictionary(std::int32_t, std::string_view, std::size_t, std::size_t);
+template std::unique_ptr<ValueDecoder<std::uint8_t>> make_value_decoder(
+    std::int32_t, std::string_view, std::size_t, std::size_t, const std::vector<std::uint8_t>*);
+template std::vector<std::uint8_t> read_dictionary(std::int32_t, std::string_view, std::size_t,
+                                                   std::size_t);
+template std::unique_ptr<ValueDecoder<std::int32_t>> make_value_decoder(
+    std::int32_t, std::string_view, std::size_t, std::size_t, const std::vector<std::int32_t>*);
+template std::vector<std::int32_t> read_dictionary(std::int32_t, std::string_view, std::size_t,
+                                                   std::size_t);
+template std::unique_ptr<ValueDecoder<std::int64_t>> make_value_decoder(
+    std::int32_t, std::string_view, std::size_t, std::size_t, const std::vector<std::int64_t>*);
+template std::vector<std::int64_t> read_dictionary(std::int32_t, std::string_view, std::size_t,
+                                                   std::size_t);
+template std::unique_ptr<ValueDecoder<float>> make_value_decoder(std::int32_t, std::string_view,
+                                                                 std::size_t, std::size_t,
+                                                                 const std::vector<float>*);
+template std::vector<float> read_dictionary(std::int32_t, std::string_view, std::size_t,
+                                            std::size_t);
+template std::unique_ptr<ValueDecoder<double>> make_value_decoder(std::int32_t, std::string_view,
+                                                                  std::size_t, std::size_t,
+                                                                  const std::vector<double>*);
+template std::vector<double> read_dictionary(std::int32_t, std::string_view, std::size_t,
+                                             std::size_t);
+template std::unique_ptr<ValueDecoder<std::string_view>> make_value_decoder(
+    std::int32_t, std::string_view, std::size_t, std::size_t, const std::vector<std::string_view>*);
+template std::vector<std::string_view> read_dictionary(std::int32_t, std::string_view, std::size_t,
+                                                       std::size_t);
 
 }  // namespace muster::parquet_internal
