@@ -192,6 +192,7 @@ muster::Estimator make_estimator(const Flags& flags) {
   }
   config.checkpoints.save_checkpoints_steps = flags.save_steps;
   if (flags.sharding == "optimizer") config.sharding = muster::Sharding::kOptimizer;
+  if (flags.sharding == "gradients") config.sharding = muster::Sharding::kGradients;
   if (flags.tells_batch) config.cluster.terms["--batch"] = std::to_string(flags.batch);
   config.cluster.ps_log = flags.ps_log;
   config.log_step_count_steps = 10;
@@ -281,7 +282,7 @@ int muster::testing::run_cluster_job(int argc, char** argv) {
   set.add("--embedding", &flags.embedding, "Columns of the table that is embedded");
   set.add("--compile", &flags.compile, "Compile training steps").one_of({"off", "on"});
   set.add("--hidden", &flags.hidden, "Units of the first layer of the deep part");
-  set.add("--sharding", &flags.sharding).one_of({"off", "optimizer"});
+  set.add("--sharding", &flags.sharding).one_of({"off", "optimizer", "gradients"});
   set.add("--sync", &flags.sync, "False: ps apply every push as it comes");
   set.add("--max-staleness", &flags.max_staleness);
   set.add("--backup-replicas", &flags.backup_replicas);

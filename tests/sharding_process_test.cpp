@@ -1,5 +1,6 @@
-// Tasks that hold a part of the slots each: the weights of one process, in checkpoints that nobody
-// wrote alone, whichever task is killed, and in whatever layout a run is resumed.
+// Tasks that hold a part of the slots each, or of the sums of gradients too: the weights of one
+// process, in checkpoints that no task wrote alone, whichever task is killed, and in whatever
+// layout a run is resumed.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,6 +35,7 @@ const Words kWideAndDeep{"--steps",      "24", "--replicas", "4",
 // Adam, weight decay and moving averages.
 const Words kTransformer{"--on-device", "--steps", "12", "--replicas", "5", "--save-steps", "5"};
 const Words kSharded{"--sharding", "optimizer"};
+const Words kDivided{"--sharding", "gradients"};
 
 int shards_of_latest(const Path& model_dir) {
   const BundleReader bundle(latest_checkpoint(model_dir).value());
@@ -48,8 +50,17 @@ std::int64_t number_after(const std::string& log, const std::string& words) {
   return place == std::string::npos ? 0 : std::stoll(log.substr(place + words.size()));
 }
 
-TEST(ShardedOptimizer, GivesTheWeightsOfOneProcessOnFourTasks) {
-  TaskCluster cluster(3, 0, kWideAndDeep + kSharded, {.shares_folder = true});
+/// By what is divided.
+class Sharded : public ::testing::TestWithParam<std::string> {
+ protected:
+  static Words flags() { return {"--sharding", GetParam()}; }
+};
+
+INSTANTIATE_TEST_SUITE_P(Each, Sharded, ::testing::Values("optimizer", "gradients"),
+                         [](const auto& one) { return one.param; });
+
+TEST_P(Sharded, GivesTheWeightsOfOneProcessOnFourTasks) {
+  TaskCluster cluster(3, 0, kWideAndDeep + flags(), {.shares_folder = true});
   const auto logs = cluster.wait_all();
   EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(kWideAndDeep));
   // Every task has written a part, and no task the whole.
@@ -76,8 +87,28 @@ TEST(ShardedOptimizer, HoldsEachSlotInOneOfThreeTasks) {
   EXPECT_EQ(averages, 4 * scalars);
 }
 
-TEST(ShardedOptimizer, WhoeverIsKilledTheRunEndsWithTheWeightsOfOneProcess) {
-  TaskCluster cluster(1, 0, kWideAndDeep + kSharded + Words{"--step-ms", "10"},
+TEST(ShardedGradients, GiveTheWeightsOfOneProcessOnOneTwoAndEightTasks) {
+  // Some of eight tasks have no replica.
+  for (const std::size_t workers : {0U, 1U, 7U}) {
+    TaskCluster cluster(workers, 0, kTransformer + kDivided, {.shares_folder = true});
+    const auto logs = cluster.wait_all();
+    EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(kTransformer)) << workers;
+    if (workers == 0) continue;
+    std::int64_t gradients = 0;
+    for (const std::string& log : logs) gradients += number_after(log, " gradients=");
+    EXPECT_THAT(logs[0], HasSubstr(fmt::format(" of {} elements", gradients / 4)));
+  }
+}
+
+TEST(ShardedGradients, OfABatchThatIsNotANumberAreSkippedByAllTasks) {
+  const Words skips = kWideAndDeep + Words{"--nan-at", "33"};
+  TaskCluster cluster(2, 0, skips + kDivided, {.shares_folder = true});
+  const auto logs = cluster.wait_all();
+  EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(skips));
+}
+
+TEST_P(Sharded, WhoeverIsKilledTheRunEndsWithTheWeightsOfOneProcess) {
+  TaskCluster cluster(1, 0, kWideAndDeep + flags() + Words{"--step-ms", "10"},
                       {.shares_folder = true});
   ASSERT_TRUE(cluster.wait_for_step(4));
   cluster.kill_and_start(1);
@@ -87,8 +118,8 @@ TEST(ShardedOptimizer, WhoeverIsKilledTheRunEndsWithTheWeightsOfOneProcess) {
   EXPECT_EQ(hash_of(cluster.chief_folder()), hash_alone(kWideAndDeep));
 }
 
-TEST(ShardedOptimizer, IsStoppedAndResumedByMoreTasksAndByOneProcess) {
-  TaskCluster two(1, 0, kWideAndDeep + kSharded + Words{"--step-ms", "10", "--save-steps", "1000"},
+TEST_P(Sharded, IsStoppedAndResumedByMoreTasksAndByOneProcess) {
+  TaskCluster two(1, 0, kWideAndDeep + flags() + Words{"--step-ms", "10", "--save-steps", "1000"},
                   {.shares_folder = true});
   ASSERT_TRUE(two.wait_for_step(0));
   two.kill(0, SIGTERM);
@@ -101,7 +132,9 @@ TEST(ShardedOptimizer, IsStoppedAndResumedByMoreTasksAndByOneProcess) {
   std::filesystem::copy(two.chief_folder(), copy.path() / "run",
                         std::filesystem::copy_options::recursive);
 
-  TaskCluster three(2, 0, kWideAndDeep + kSharded, {.starts = false, .shares_folder = true});
+  // By the other sharding.
+  const Words others = GetParam() == "optimizer" ? kDivided : kSharded;
+  TaskCluster three(2, 0, kWideAndDeep + others, {.starts = false, .shares_folder = true});
   std::filesystem::rename(two.chief_folder(), three.chief_folder());
   three.start_all();
   three.wait_all();

@@ -39,7 +39,9 @@ AllReduce::AllReduce(Group& group, ExpectedTensors sizes, const SliceOptions& sl
       what_(std::move(what)),
       order_(order),
       exchange_(exchange_of(group.plan().members, group.rank())),
-      range_{0, whole_.defined() ? whole_.numel() : 0} {
+      halving_(is_divided() ? halving_of(group.plan().members, group.rank()) : Halving{}),
+      range_{0, is_sliced() ? sizes_.flat_size : 0},
+      sum_(is_divided() ? at::Tensor() : whole_) {
   if (is_sliced()) receiving_ahead_.emplace(group_);
 }
 
@@ -140,7 +142,7 @@ bool AllReduce::add_piece(std::size_t from, const StepGradients& other, const Fl
 
 void AllReduce::send_sum(std::size_t to, const FlatRange& piece) {
   if (is_empty(piece)) return;
-  const at::Tensor sum = packed(view_of(whole_, 0, piece));
+  const at::Tensor sum = packed(view_of(sum_, sum_begin_, piece));
   group_.send(to, SliceSum{{.bytes = bytes_of(sum)}});
 }
 
@@ -148,15 +150,15 @@ bool AllReduce::take_sum(std::size_t from, const FlatRange& piece) {
   if (is_empty(piece)) return true;
   const auto values = take_values<SliceSum>(from, piece);
   if (!values) return false;
-  view_of(whole_, 0, piece).copy_(*values);
+  view_of(sum_, sum_begin_, piece).copy_(*values);
   return true;
 }
 
 // Gives one range to the partner and adds what it has of the other. At the last stage what is added
-// up is the sum over all, and goes back at once.
+// up is the sum over all, and goes back at once where all tasks get all.
 bool AllReduce::reduce(std::size_t partner, const StepGradients& other, const FlatRange& give,
                        const FlatRange& keep, bool is_last) {
-  const bool is_summed = is_last && block_.present + other.present > 0;
+  const bool is_summed = is_last && !is_divided() && block_.present + other.present > 0;
   Parts next;
   // Always one piece ahead, so that no side waits for one that is only now being sent. Both sides
   // take in the order in which the other sends: parts 0, parts 1, sum 0, parts 2, sum 1, ...
@@ -169,7 +171,7 @@ bool AllReduce::reduce(std::size_t partner, const StepGradients& other, const Fl
     if (!is_summed) continue;
     if (!is_empty(piece)) {
       const at::Tensor sum = view_of(*next.begin()->second, keep.first, piece);
-      view_of(whole_, 0, piece).copy_(packed(sum));
+      view_of(sum_, sum_begin_, piece).copy_(packed(sum));
     }
     send_sum(partner, piece);
     if (number > 0 && !take_sum(partner, piece_of(give, number - 1))) return false;
@@ -197,14 +199,25 @@ void AllReduce::add_block(StepGradients other, bool is_left) {
                    : merge_steps(std::move(block_), std::move(other), sizes_.replicas);
 }
 
+// Elements of the sum that are for these ranks.
+FlatRange AllReduce::sum_for(const RankRange& ranks) const {
+  return is_divided() ? slices_.shards->of(ranks) : FlatRange{0, sizes_.flat_size};
+}
+
 // For a task that takes part in no stage.
-bool AllReduce::be_summed_by(std::size_t neighbour) {
-  send_block(neighbour);
-  if (is_sliced() && !reduce(neighbour, {}, range_, {}, /*is_last=*/false)) return false;
-  auto all = take_block(neighbour, {0, group_.size()}, block_);
+bool AllReduce::be_summed_by(const Exchange::Stage& neighbour) {
+  send_block(neighbour.partner);
+  if (is_sliced() && !reduce(neighbour.partner, {}, range_, {}, /*is_last=*/false)) return false;
+  auto all = take_block(neighbour.partner, {0, group_.size()}, block_);
   if (!all) return false;
   block_ = std::move(*all);
-  return !is_sliced() || block_.present == 0 || swap_sums(neighbour, {}, {0, whole_.numel()});
+  if (!is_sliced() || block_.present == 0) return true;
+  const FlatRange mine = sum_for(neighbour.own);
+  if (is_divided()) {
+    sum_ = at::empty({size_of(mine)}, at::kFloat);
+    sum_begin_ = mine.first;
+  }
+  return swap_sums(neighbour.partner, {}, mine);
 }
 
 // Takes the gradients of such a neighbour and adds them.
@@ -218,17 +231,24 @@ bool AllReduce::take_in(const Exchange::Stage& neighbour) {
   return true;
 }
 
-bool AllReduce::give_back_to(std::size_t neighbour) {
-  send_block(neighbour);
-  return !is_sliced() || block_.present == 0 || swap_sums(neighbour, {0, whole_.numel()}, {});
+bool AllReduce::give_back_to(const Exchange::Stage& neighbour) {
+  send_block(neighbour.partner);
+  return !is_sliced() || block_.present == 0 ||
+         swap_sums(neighbour.partner, sum_for(neighbour.others), {});
 }
 
-bool AllReduce::exchange(const Exchange::Stage& stage, bool is_last) {
+SharedRange AllReduce::share_at(std::size_t stage) const {
+  if (!is_divided()) return share(range_, exchange_.stages[stage]);
+  const ShardLayout& layout = *slices_.shards;
+  const Halving::Stage& halves = halving_.stages[stage];
+  return {layout.at_places(halves.kept), layout.at_places(halves.given)};
+}
+
+bool AllReduce::exchange(const Exchange::Stage& stage, const SharedRange& shared, bool is_last) {
   send_block(stage.partner);
   auto other = take_block(stage.partner, stage.others, block_);
   if (!other) return false;
   if (is_sliced()) {
-    const SharedRange shared = share(range_, stage);
     if (!reduce(stage.partner, *other, shared.given, shared.kept, is_last)) return false;
   }
   add_block(std::move(*other), /*is_left=*/stage.others.first < stage.own.first);
@@ -236,21 +256,26 @@ bool AllReduce::exchange(const Exchange::Stage& stage, bool is_last) {
 }
 
 bool AllReduce::go_through_stages() {
-  // The range at the beginning of each stage.
-  std::vector<FlatRange> ranges;
-  for (const Exchange::Stage& stage : exchange_.stages) {
-    ranges.push_back(range_);
-    const bool is_last = &stage == &exchange_.stages.back();
-    if (!exchange(stage, is_last)) return false;
+  // Ranges that were kept and given, by stage.
+  std::vector<SharedRange> shared;
+  for (std::size_t i = 0; i < exchange_.stages.size(); ++i) {
+    shared.push_back(is_sliced() ? share_at(i) : SharedRange{});
+    const bool is_last = i + 1 == exchange_.stages.size();
+    if (!exchange(exchange_.stages[i], shared.back(), is_last)) return false;
   }
   const bool is_summed = is_sliced() && block_.present > 0;
+  if (is_divided()) {
+    if (is_summed && !is_empty(range_)) sum_ = std::move(*dense_.begin()->second);
+    sum_begin_ = range_.first;
+    dense_.clear();
+    return true;
+  }
   // Where one task has added up all there is.
-  if (is_summed && ranges.empty()) whole_.copy_(packed(*dense_.begin()->second));
-  for (std::size_t i = ranges.size(); is_summed && i-- > 0;) {
-    const Exchange::Stage& stage = exchange_.stages[i];
-    const SharedRange shared = share(ranges[i], stage);
-    const bool was_sent = i + 1 == ranges.size();
-    if (!was_sent && !swap_sums(stage.partner, shared.kept, shared.given)) return false;
+  if (is_summed && shared.empty()) whole_.copy_(packed(*dense_.begin()->second));
+  for (std::size_t i = shared.size(); is_summed && i-- > 0;) {
+    const bool was_sent = i + 1 == shared.size();
+    if (was_sent) continue;
+    if (!swap_sums(exchange_.stages[i].partner, shared[i].kept, shared[i].given)) return false;
   }
   return true;
 }
@@ -262,10 +287,13 @@ std::optional<StepGradients> AllReduce::sum(StepGradients own, Parts dense) {
     if (!take_in(neighbour)) return std::nullopt;
   }
   const bool is_there =
-      exchange_.given_to ? be_summed_by(exchange_.given_to->partner) : go_through_stages();
+      exchange_.given_to ? be_summed_by(*exchange_.given_to) : go_through_stages();
   if (!is_there) return std::nullopt;
   for (const Exchange::Stage& neighbour : exchange_.taken_from) {
-    if (!give_back_to(neighbour.partner)) return std::nullopt;
+    if (!give_back_to(neighbour)) return std::nullopt;
+  }
+  if (is_divided() && block_.present > 0 && whole_.numel() > 0) {
+    whole_.copy_(packed(view_of(sum_, sum_begin_, slices_.shards->of(group_.rank()))));
   }
   return std::move(block_);
 }

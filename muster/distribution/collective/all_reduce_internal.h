@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "muster/distribution/collective/shard_layout_internal.h"
 #include "muster/distribution/membership/group_internal.h"
 #include "muster/distribution/membership/links_internal.h"
 #include "muster/distribution/wire/step_parts_internal.h"
@@ -34,17 +35,21 @@ SharedRange share(const FlatRange& range, const Exchange::Stage& stage);
 
 /// How dense gradients go in slices.
 struct SliceOptions {
-  /// Where their sum is written; not defined: they are in the messages.
+  /// Where their sum is written; undefined: they are in the messages.
   at::Tensor whole{};
   /// Elements of a message.
   std::int64_t piece = 1;
   /// As bfloat16. The sum is rounded in all tasks alike.
   bool is_compressed = false;
+  /// Where each task gets the sum of its own range of these alone, and `whole` has the size of that
+  /// range; null: all get all.
+  const ShardLayout* shards = nullptr;
 };
 
 /// One step's sum over all tasks of a group by recursive doubling (Exchange). Large dense gradients
 /// go by recursive halving: at each stage a task gives half of what it has to its partner, adds up
-/// the other half, and ends with the sum of a slice; the slices then go back the same way.
+/// the other half, and ends with the sum of a slice; the slices then go back the same way, unless
+/// every task keeps its own.
 /// Additions are those of the tree over replicas, whichever task makes them.
 class AllReduce {
  public:
@@ -63,14 +68,17 @@ class AllReduce {
   struct Addend;
 
   bool is_sliced() const { return whole_.defined(); }
+  bool is_divided() const { return slices_.shards != nullptr; }
+  FlatRange sum_for(const RankRange& ranks) const;
   void send_block(std::size_t to);
   std::optional<StepGradients> take_block(std::size_t from, const RankRange& block,
                                           const StepGradients& own);
-  bool be_summed_by(std::size_t neighbour);
+  bool be_summed_by(const Exchange::Stage& neighbour);
   bool take_in(const Exchange::Stage& neighbour);
   bool go_through_stages();
-  bool give_back_to(std::size_t neighbour);
-  bool exchange(const Exchange::Stage& stage, bool is_last);
+  bool give_back_to(const Exchange::Stage& neighbour);
+  bool exchange(const Exchange::Stage& stage, const SharedRange& shared, bool is_last);
+  SharedRange share_at(std::size_t stage) const;
   void add_block(StepGradients other, bool is_left);
 
   std::int64_t pieces_of(const FlatRange& range) const;
@@ -96,10 +104,14 @@ class AllReduce {
   const std::string what_;
   PartOrder* const order_;
   const Exchange exchange_;
+  const Halving halving_;
   /// This task's partial sum so far; of dense gradients in slices, the elements of range_.
   StepGradients block_{};
   Parts dense_;
   FlatRange range_;
+  /// The sum over all, of the elements from `sum_begin_` on.
+  at::Tensor sum_;
+  std::int64_t sum_begin_ = 0;
 };
 
 }  // namespace muster::internal

@@ -33,12 +33,33 @@ TEST(HalvesOf, CoverEveryElementOnce) {
 constexpr std::int64_t kFlat = 5'000;
 constexpr TableShape kTable{.rows = 40, .width = 3};
 
+/// How dense gradients go.
+enum class Way {
+  kWhole,
+  kInSlices,
+  /// In slices, of which each task keeps its own.
+  kDivided,
+};
+
 /// `sharing` tasks take turns at each processor.
 struct Layout {
   std::size_t tasks = 1;
   std::size_t sharing = 1;
-  bool is_sliced = false;
+  Way way = Way::kWhole;
 };
+
+/// A few elements for each task, and most for the last.
+ShardLayout shards_of(const GenerationPlan& plan) {
+  const std::size_t tasks = plan.members.size();
+  std::vector<std::int64_t> sizes;
+  std::int64_t rest = kFlat;
+  for (std::size_t rank = 0; rank < tasks; ++rank) {
+    // Some have nothing.
+    sizes.push_back(rank + 1 == tasks ? rest : static_cast<std::int64_t>(rank % 3) * 100);
+    rest -= sizes.back();
+  }
+  return {sizes, halving_of(plan.members, 0).order};
+}
 
 GenerationPlan plan_of(const Layout& layout, std::int64_t replicas) {
   GenerationPlan plan{.number = 1, .trainers = layout.tasks};
@@ -119,7 +140,8 @@ PartialSums sums_of(const ReplicaRange& mine, const std::vector<bool>& has_batch
 }
 
 /// One task's part of a step; what it has of all then.
-PartialSums sum_in(Group& group, const std::vector<bool>& has_batch, bool is_sliced) {
+PartialSums sum_in(Group& group, const std::vector<bool>& has_batch, Way way) {
+  const bool is_sliced = way != Way::kWhole;
   const torch::NoGradGuard no_grad;
   const auto replicas = static_cast<std::int64_t>(has_batch.size());
   const StepNotes notes{.positions = InputPositions(has_batch.size(), "here"),
@@ -128,7 +150,9 @@ PartialSums sum_in(Group& group, const std::vector<bool>& has_batch, bool is_sli
   const FlatRange all{0, kFlat};
   const PartialSums own = sums_of(group.replicas(), has_batch);
   StepGradients message = step_gradients(7, 0, own, notes, group.replicas(), std::span(&all, 1));
-  const at::Tensor whole = is_sliced ? at::empty({kFlat}, at::kFloat) : at::Tensor();
+  const ShardLayout shards = shards_of(group.plan());
+  const FlatRange mine = way == Way::kDivided ? shards.of(group.rank()) : all;
+  const at::Tensor whole = is_sliced ? at::empty({size_of(mine)}, at::kFloat) : at::Tensor();
   TreeSum<at::Tensor>::Parts dense;
   for (TreePart& part : message.sums) {
     if (!is_sliced) break;
@@ -137,19 +161,24 @@ PartialSums sum_in(Group& group, const std::vector<bool>& has_batch, bool is_sli
     values = std::exchange(part.sum->flat, at::empty({0}, at::kFloat));
     part.sum->ranges.clear();
   }
-  AllReduce reduce(group, {.replicas = replicas, .flat_size = kFlat, .tables = {kTable}},
-                   {.whole = whole, .piece = 700}, "gradients");
+  AllReduce reduce(
+      group, {.replicas = replicas, .flat_size = kFlat, .tables = {kTable}},
+      {.whole = whole, .piece = 700, .shards = way == Way::kDivided ? &shards : nullptr},
+      "gradients");
   auto sum = reduce.sum(std::move(message), std::move(dense));
   if (!sum) throw Internal("the run has ended");
   PartialSums total = received_step(std::move(*sum), replicas).parts;
-  if (is_sliced && total.present > 0) total.sums.begin()->second->flat = whole;
+  if (is_sliced && total.present > 0) {
+    total.sums.begin()->second->flat = whole;
+    total.sums.begin()->second->first = mine.first;
+  }
   return total;
 }
 
 void expect_sums_of_one_task(const Layout& layout, const std::vector<bool>& has_batch) {
-  SCOPED_TRACE(::testing::Message()
-               << layout.tasks << " tasks, " << layout.sharing << " a processor, "
-               << has_batch.size() << " replicas" << (layout.is_sliced ? ", in slices" : ""));
+  SCOPED_TRACE(::testing::Message() << layout.tasks << " tasks, " << layout.sharing
+                                    << " a processor, " << has_batch.size() << " replicas"
+                                    << " by way " << static_cast<int>(layout.way));
   const auto replicas = static_cast<std::int64_t>(has_batch.size());
   const PartialSums alone = sums_of({0, replicas}, has_batch);
   const auto& expected = alone.sums.at({0, replicas});
@@ -157,10 +186,10 @@ void expect_sums_of_one_task(const Layout& layout, const std::vector<bool>& has_
   std::vector<std::future<PartialSums>> tasks;
   tasks.reserve(layout.tasks);
   for (std::size_t rank = 0; rank < layout.tasks; ++rank) {
-    tasks.push_back(std::async(std::launch::async, [&, rank] {
-      return sum_in(groups.of(rank), has_batch, layout.is_sliced);
-    }));
+    tasks.push_back(std::async(
+        std::launch::async, [&, rank] { return sum_in(groups.of(rank), has_batch, layout.way); }));
   }
+  std::int64_t elements = 0;
   for (auto& task : tasks) {
     const PartialSums total = task.get();
     EXPECT_EQ(total.present, alone.present);
@@ -172,13 +201,16 @@ void expect_sums_of_one_task(const Layout& layout, const std::vector<bool>& has_
       if (has_batch[r]) EXPECT_TRUE(total.losses[r].equal(alone.losses[r]));
     }
     if (!sum) continue;
-    EXPECT_TRUE(sum->flat.equal(expected->flat)) << "other bits";
+    EXPECT_TRUE(sum->flat.equal(expected->flat.narrow(0, sum->first, sum->flat.numel())))
+        << "other bits";
+    elements += sum->flat.numel();
     EXPECT_TRUE(sum->rows[0].rows.equal(expected->rows[0].rows));
     EXPECT_TRUE(sum->rows[0].values.equal(expected->rows[0].values)) << "other bits in rows";
   }
+  if (expected && layout.way == Way::kDivided) EXPECT_EQ(elements, kFlat);
 }
 
-class AllReduceOverTasks : public ::testing::TestWithParam<bool> {};
+class AllReduceOverTasks : public ::testing::TestWithParam<Way> {};
 
 TEST_P(AllReduceOverTasks, GivesTheBitsOfOneTask) {
   for (const std::size_t tasks : {2U, 3U, 6U, 8U}) {
@@ -203,9 +235,14 @@ TEST_P(AllReduceOverTasks, SkipsReplicasWithoutABatch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, AllReduceOverTasks, ::testing::Bool(), [](const auto& one) {
-  return std::string(one.param ? "InSlices" : "Whole");
-});
+std::string name_of_way(const ::testing::TestParamInfo<Way>& way) {
+  const std::vector<std::string> names{"Whole", "InSlices", "Divided"};
+  return names[static_cast<std::size_t>(way.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, AllReduceOverTasks,
+                         ::testing::Values(Way::kWhole, Way::kInSlices, Way::kDivided),
+                         name_of_way);
 
 }  // namespace
 }  // namespace muster::internal::all_reduce_test

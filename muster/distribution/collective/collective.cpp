@@ -1,6 +1,7 @@
 #include "muster/distribution/collective.h"
 
 #include <functional>
+#include <string_view>
 #include <utility>
 
 #include "muster/base/log.h"
@@ -59,10 +60,21 @@ class Collective final : public Strategy {
   CollectiveReduction reduction_;
 };
 
+std::string_view divided_in_words(Sharding sharding) {
+  switch (sharding) {
+    case Sharding::kOff:
+      return "";
+    case Sharding::kOptimizer:
+      return " and a part of the slots";
+    case Sharding::kGradients:
+      return " and a part of the slots and of the sum of gradients";
+  }
+  return "";
+}
+
 std::string Collective::describe() const {
   return fmt::format("collective: {} tasks, each with a copy of the variables{}; chief {} at {}",
-                     config_.cluster.task.num_worker_replicas,
-                     config_.sharding == Sharding::kOff ? "" : " and a part of the slots",
+                     config_.cluster.task.num_worker_replicas, divided_in_words(config_.sharding),
                      membership_.tasks().chief().task.name(), membership_.tasks().chief().address);
 }
 

@@ -25,8 +25,7 @@ TreeSum<at::Tensor>::Parts take_dense(StepGradients& message) {
   for (TreePart& part : message.sums) {
     auto& values = dense[{part.first, part.last}];
     if (!part.sum) continue;
-    values = part.sum->flat;
-    part.sum->flat = part.sum->flat.narrow(0, 0, 0);
+    values = std::exchange(part.sum->flat, at::empty({0}, at::kFloat));
     part.sum->ranges.clear();
   }
   return dense;
@@ -60,11 +59,18 @@ void CollectiveReduction::compare_batches(const std::vector<TaskBatches>& all) {
 // Where the sum of dense gradients is made in slices; else not defined. Its memory serves step
 // after step: the sum is read before the next one is made.
 at::Tensor CollectiveReduction::sum_in_slices(const StepNotes& notes) {
-  if (group().size() == 1 || notes.flat_size * 4 <= options_.slice_above) return {};
-  if (!whole_.defined() || whole_.numel() != notes.flat_size) {
-    whole_ = at::empty({notes.flat_size}, at::kFloat);
+  const bool are_small = notes.flat_size * 4 <= options_.slice_above;
+  if (group().size() == 1 || (are_small && !divides_gradients())) return {};
+  const FlatRange range = summed_here(notes.flat_size);
+  if (!whole_.defined() || whole_.numel() != size_of(range)) {
+    whole_ = at::empty({size_of(range)}, at::kFloat);
   }
   return whole_;
+}
+
+// The elements of the sum that this task gets.
+FlatRange CollectiveReduction::summed_here(std::int64_t flat_size) const {
+  return divides_gradients() ? shards_->of(group().rank()) : FlatRange{0, flat_size};
 }
 
 // Nothing when the run has ended, or when this task is to stop and another may be hung: the step is
@@ -85,21 +91,30 @@ std::optional<PartialSums> CollectiveReduction::sum(std::int64_t step, PartialSu
   const at::Tensor whole = sum_in_slices(notes);
   TreeSum<at::Tensor>::Parts dense;
   if (whole.defined()) dense = take_dense(mine);
-  AllReduce reduce(
-      group(),
-      {.replicas = replicas,
-       .flat_size = notes.flat_size,
-       .tables = notes.tables,
-       .buffers = notes.buffers},
-      {.whole = whole, .piece = options_.slice_piece, .is_compressed = options_.compresses_slices},
-      fmt::format("the gradients of step {}", step + 1), is_sharded() ? &order_ : nullptr);
+  // Memory of gradients goes when they are sent.
+  own.sums.clear();
+  AllReduce reduce(group(),
+                   {.replicas = replicas,
+                    .flat_size = notes.flat_size,
+                    .tables = notes.tables,
+                    .buffers = notes.buffers},
+                   {.whole = whole,
+                    .piece = options_.slice_piece,
+                    .is_compressed = options_.compresses_slices,
+                    .shards = divides_gradients() ? &*shards_ : nullptr},
+                   fmt::format("the gradients of step {}", step + 1),
+                   is_sharded() ? &order_ : nullptr);
   auto sum = reduce.sum(std::move(mine), std::move(dense));
   if (!sum) return std::nullopt;
   compare_batches(sum->batches);
   ReceivedStep received = received_step(std::move(*sum), replicas);
   PartialSums total = std::move(received.parts);
   total.spec = std::move(own.spec);
-  if (whole.defined() && total.present > 0) total.sums.begin()->second->flat = whole;
+  if (whole.defined() && total.present > 0) {
+    Gradients& summed = *total.sums.begin()->second;
+    summed.flat = whole;
+    summed.first = summed_here(notes.flat_size).first;
+  }
   // Nothing is written before everything has come.
   take_positions(received, notes.positions);
   if (!group().replicas().contains(0)) {
@@ -249,11 +264,13 @@ std::optional<StepResult> CollectiveReduction::apply(std::int64_t step, PartialS
   auto total = sum(step, std::move(own), notes);
   is_abandoned_ = !total;
   if (!total || !follow_order(step)) return std::nullopt;
-  StepResult result = participant().update(step, std::move(*total));
-  const bool is_updated = result.present > 0 && result.not_finite.empty() && !result.overflowed;
+  std::optional<StepResult> result = update(step, std::move(*total));
+  is_abandoned_ = !result;
+  if (!result) return std::nullopt;
+  const bool is_updated = result->present > 0 && result->not_finite.empty() && !result->overflowed;
   is_abandoned_ = is_updated && !gather(step);
   if (is_abandoned_) return std::nullopt;
-  result.positions = std::move(notes.positions);
+  result->positions = std::move(notes.positions);
   return result;
 }
 

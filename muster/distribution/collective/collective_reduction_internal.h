@@ -14,12 +14,14 @@
 #include "muster/distribution/collective/shard_exchange_internal.h"
 #include "muster/distribution/membership/cluster_membership_internal.h"
 #include "muster/distribution/wire/step_parts_internal.h"
+#include "muster/nn/optim/norm_shards.h"
 
 namespace muster::internal {
 
 /// Sums the gradients of all tasks, each of which makes the same update: on the CPU by recursive
 /// doubling, large ones in slices, or on devices. In a sharded run each makes its part of the
-/// update, gives the others the values, and writes its part of checkpoints.
+/// update, of its part of the sum if that is divided, gives the others the values, and writes its
+/// part of checkpoints.
 class CollectiveReduction final : public GradientReduction {
  public:
   /// The membership outlives it.
@@ -48,10 +50,14 @@ class CollectiveReduction final : public GradientReduction {
   Membership& tasks() { return membership_.tasks(); }
   Group& group() const { return membership_.group(); }
   Participant& participant() const { return membership_.participant(); }
+  bool divides_gradients() const { return membership_.config().sharding == Sharding::kGradients; }
   c10::Device primary() const { return participant().run_variables().flat().device(); }
 
   std::optional<PartialSums> sum(std::int64_t step, PartialSums own, StepNotes& notes);
   at::Tensor sum_in_slices(const StepNotes& notes);
+  FlatRange summed_here(std::int64_t flat_size) const;
+  std::optional<StepResult> update(std::int64_t step, PartialSums total);
+  std::optional<SquareSums> join_norms(std::int64_t step, const Gradients& held);
   bool gather(std::int64_t step);
   void begin_shard(Group& group);
   void prove_folder();
@@ -73,12 +79,14 @@ class CollectiveReduction final : public GradientReduction {
   std::int64_t sequence_ = 0;
   /// Whether the chief has looked at the sizes of the tasks' batches.
   bool has_compared_batches_ = false;
-  /// The sum of all dense gradients, where it is made in slices.
+  /// The sum of dense gradients, where it is made in slices: of all, or of this task's range.
   at::Tensor whole_;
 
   // In a sharded run: who updates what in this generation, what the chief has the others write, and
   // how they see that it is written where the chief looks for it.
   std::optional<ShardLayout> shards_;
+  /// Where gradients are divided: how norms come together.
+  std::optional<NormShards> norms_;
   PartOrder order_;
   std::weak_ptr<CheckpointParts> parts_;
   bool is_closed_ = false;

@@ -70,6 +70,7 @@ bool gather_values(Group& group, const ShardLayout& layout, const at::Tensor& fl
   if (group.size() == 1) return true;
   const torch::NoGradGuard no_grad;
   const Exchange exchange = exchange_of(group.plan().members, group.rank());
+  const Halving halving = halving_of(group.plan().members, group.rank());
   ValueExchange values(group, flat, piece, what);
   for (const Exchange::Stage& neighbour : exchange.taken_from) {
     if (!values.take(neighbour.partner, layout.of(neighbour.others))) return false;
@@ -82,8 +83,12 @@ bool gather_values(Group& group, const ShardLayout& layout, const at::Tensor& fl
       return false;
     }
   }
-  for (const auto& [partner, own, others] : exchange.stages) {
-    if (!values.swap(partner, layout.of(own), layout.of(others))) return false;
+  // The other way round than sums are divided.
+  for (std::size_t i = exchange.stages.size(); i-- > 0;) {
+    const auto& [kept, given] = halving.stages[i];
+    if (!values.swap(exchange.stages[i].partner, layout.at_places(kept), layout.at_places(given))) {
+      return false;
+    }
   }
   for (const Exchange::Stage& neighbour : exchange.taken_from) {
     const FlatRange theirs = layout.of(neighbour.others);

@@ -22,14 +22,21 @@ std::int64_t nearest_cut(const Variable& variable, std::int64_t wanted) {
   return wanted - below <= above - wanted ? below : above;
 }
 
+std::vector<std::size_t> places_in(std::span<const std::size_t> order) {
+  std::vector<std::size_t> places(order.size());
+  for (std::size_t place = 0; place < order.size(); ++place) places[order[place]] = place;
+  return places;
+}
+
 }  // namespace
 
-ShardLayout::ShardLayout(const Variables& variables, std::size_t tasks) {
+ShardLayout::ShardLayout(const Variables& variables, std::span<const std::size_t> order)
+    : places_(places_in(order)) {
   const std::int64_t size = variables.flat().numel();
-  const auto count = static_cast<std::int64_t>(tasks);
+  const auto count = static_cast<std::int64_t>(order.size());
   cuts_.push_back(0);
-  for (std::int64_t rank = 1; rank < count; ++rank) {
-    const std::int64_t wanted = size * rank / count;
+  for (std::int64_t place = 1; place < count; ++place) {
+    const std::int64_t wanted = size * place / count;
     std::int64_t cut = 0;
     for (const Variable& variable : variables.all()) {
       const bool is_before = variable.dense() && variable.offset <= wanted;
@@ -38,6 +45,12 @@ ShardLayout::ShardLayout(const Variables& variables, std::size_t tasks) {
     cuts_.push_back(std::max(cuts_.back(), cut));
   }
   cuts_.push_back(size);
+}
+
+ShardLayout::ShardLayout(std::span<const std::int64_t> sizes, std::span<const std::size_t> order)
+    : places_(places_in(order)) {
+  cuts_.push_back(0);
+  for (const std::size_t rank : order) cuts_.push_back(cuts_.back() + sizes[rank]);
 }
 
 }  // namespace muster::internal

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cstdlib>
+#include <vector>
 
 namespace muster::internal {
 namespace {
@@ -16,15 +17,20 @@ Variables kernel_and_table() {
                     {.name = "table", .shape = {1024, 256}}});
 }
 
-TEST(ShardLayout, GivesEveryElementToOneTaskAndNeighboursToNeighbours) {
+std::vector<std::size_t> order_of(std::size_t tasks) {
+  return halving_of(std::vector<GenerationMember>(tasks), 0).order;
+}
+
+TEST(ShardLayout, GivesEveryElementToOneTaskInTheOrderOfHalving) {
   const Variables variables = kernel_and_table();
   for (const std::size_t tasks : {1U, 2U, 3U, 8U, 40U}) {
-    const ShardLayout layout(variables, tasks);
+    const std::vector<std::size_t> order = order_of(tasks);
+    const ShardLayout layout(variables, order);
     std::int64_t next = 0;
-    for (std::size_t rank = 0; rank < tasks; ++rank) {
-      EXPECT_EQ(layout.of(rank).first, next);
-      next = layout.of(rank).last;
-      EXPECT_EQ(layout.of(RankRange{0, rank + 1}), (FlatRange{0, next}));
+    for (std::size_t place = 0; place < tasks; ++place) {
+      EXPECT_EQ(layout.of(order[place]).first, next);
+      next = layout.of(order[place]).last;
+      EXPECT_EQ(layout.at_places({0, place + 1}), (FlatRange{0, next}));
     }
     EXPECT_EQ(next, variables.flat().numel());
     EXPECT_EQ(layout.size(), next);
@@ -34,7 +40,7 @@ TEST(ShardLayout, GivesEveryElementToOneTaskAndNeighboursToNeighbours) {
 TEST(ShardLayout, CutsVariablesBetweenRowsAsEvenlyAsThatAllows) {
   const Variables variables = kernel_and_table();
   for (const std::size_t tasks : {2U, 4U, 7U}) {
-    const ShardLayout layout(variables, tasks);
+    const ShardLayout layout(variables, order_of(tasks));
     for (std::size_t rank = 0; rank < tasks; ++rank) {
       const FlatRange range = layout.of(rank);
       // Eight rows of the kernel are the largest piece that is not cut.
@@ -49,6 +55,16 @@ TEST(ShardLayout, CutsVariablesBetweenRowsAsEvenlyAsThatAllows) {
       }
     }
   }
+}
+
+TEST(ShardLayout, TakesSizesByRank) {
+  const std::vector<std::int64_t> sizes{5, 0, 7};
+  const std::vector<std::size_t> order{2, 0, 1};
+  const ShardLayout layout(sizes, order);
+  EXPECT_EQ(layout.of(0), (FlatRange{7, 12}));
+  EXPECT_EQ(layout.of(1), (FlatRange{12, 12}));
+  EXPECT_EQ(layout.of(2), (FlatRange{0, 7}));
+  EXPECT_EQ(layout.of(RankRange{0, 2}), (FlatRange{7, 12}));
 }
 
 }  // namespace

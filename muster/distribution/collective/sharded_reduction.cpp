@@ -1,10 +1,15 @@
+#include <ATen/ops/empty.h>
+#include <fmt/core.h>
+
 #include <set>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "muster/base/file_system.h"
 #include "muster/base/log.h"
 #include "muster/base/random_token.h"
+#include "muster/distribution/collective/all_reduce_internal.h"
 #include "muster/distribution/collective/collective_reduction_internal.h"
 #include "muster/distribution/membership/part_writing_internal.h"
 
@@ -58,7 +63,13 @@ CollectiveReduction::~CollectiveReduction() {
 
 // Each task gets its part of the slots, and finds out whether what it writes is found.
 void CollectiveReduction::begin_shard(Group& group) {
-  shards_.emplace(participant().run_variables(), group.size());
+  const std::vector<std::size_t> order = halving_of(group.plan().members, group.rank()).order;
+  shards_.emplace(participant().run_variables(), order);
+  if (divides_gradients()) {
+    std::vector<FlatRange> ranges;
+    for (std::size_t rank = 0; rank < group.size(); ++rank) ranges.push_back(shards_->of(rank));
+    norms_.emplace(participant().run_variables(), std::move(ranges));
+  }
   HeldParts& held = participant().held_parts();
   held.hold(shards_->of(group.rank()));
   const bool is_chief = membership_.config().is_chief();
@@ -92,6 +103,32 @@ void CollectiveReduction::check_folder(const FolderProof& proof) const {
 }
 
 // --------------------------------------------------------------------------------- a step
+
+std::optional<StepResult> CollectiveReduction::update(std::int64_t step, PartialSums total) {
+  if (!divides_gradients() || group().size() == 1) {
+    return participant().update(step, std::move(total));
+  }
+  return participant().update_held(step, std::move(total),
+                                   [&](const Gradients& held) { return join_norms(step, held); });
+}
+
+// Each task tells the others what they need of its range.
+std::optional<SquareSums> CollectiveReduction::join_norms(std::int64_t step,
+                                                          const Gradients& held) {
+  std::vector<std::int64_t> sizes;
+  for (std::size_t rank = 0; rank < group().size(); ++rank) {
+    sizes.push_back(norms_->size_of_record(rank));
+  }
+  const ShardLayout records(sizes, halving_of(group().plan().members, group().rank()).order);
+  const at::Tensor all = at::empty({records.size()}, at::kFloat);
+  const auto record_of = [&](std::size_t rank) { return view_of(all, 0, records.of(rank)); };
+  norms_->write(held, group().rank(), record_of(group().rank()));
+  if (!gather_values(group(), records, all, options_.slice_piece,
+                     fmt::format("the norms of step {}", step + 1))) {
+    return std::nullopt;
+  }
+  return norms_->sums(held, record_of);
+}
 
 bool CollectiveReduction::gather(std::int64_t step) {
   if (!is_sharded()) return true;

@@ -103,6 +103,40 @@ Exchange exchange_of(const std::vector<GenerationMember>& members, std::size_t r
   return exchange;
 }
 
+Halving halving_of(const std::vector<GenerationMember>& members, std::size_t rank) {
+  const Blocks blocks(members);
+  const Places places(blocks.count());
+  // The bits of a place the other way round: halves of halves, the first stage's bit in front.
+  const auto reversed = [&](std::size_t place) {
+    std::size_t turned = 0;
+    for (std::size_t bit = 1; bit < places.count(); bit *= 2) {
+      turned = 2 * turned + ((place & bit) != 0 ? 1 : 0);
+    }
+    return turned;
+  };
+  Halving halving;
+  // Where each turned place begins in the order, and the end.
+  std::vector<std::size_t> begins;
+  for (std::size_t turned = 0; turned < places.count(); ++turned) {
+    begins.push_back(halving.order.size());
+    const std::size_t place = reversed(turned);
+    const RankRange ranks = blocks.ranks(places.block(place), places.block(place + 1));
+    for (std::size_t one = ranks.first; one < ranks.last; ++one) halving.order.push_back(one);
+  }
+  begins.push_back(halving.order.size());
+  const std::size_t place = places.of(blocks.of(rank));
+  const std::size_t stages = exchange_of(members, rank).stages.size();
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    const std::size_t size = std::size_t{2} << stage;
+    const auto of_last_bits = [&](std::size_t of) {
+      const std::size_t first = reversed(of % size);
+      return RankRange{begins[first], begins[first + places.count() / size]};
+    };
+    halving.stages.push_back({of_last_bits(place), of_last_bits(place ^ (size / 2))});
+  }
+  return halving;
+}
+
 std::vector<std::size_t> linked_ranks(const GenerationPlan& plan, std::size_t rank) {
   const std::size_t ranks = plan.members.size();
   std::vector<std::size_t> linked;

@@ -53,6 +53,26 @@ struct Exchange {
 /// The exchange of the task with this rank, among tasks that all train.
 Exchange exchange_of(const std::vector<GenerationMember>& members, std::size_t rank);
 
+/// How sums are divided where each task is to end with the sum of its own range: by recursive
+/// halving over the same connections. At each stage a task keeps one half of the ranges that it has
+/// and gives the other to its partner, so ranges do not lie as ranks do.
+struct Halving {
+  /// The places [first, last) in `order`.
+  struct Stage {
+    RankRange kept{};
+    RankRange given{};
+
+    bool operator==(const Stage&) const = default;
+  };
+
+  /// The ranks of all tasks as their ranges lie; the same in every task. Those that give to one
+  /// task what they have (Exchange::taken_from) are behind it, in their order.
+  std::vector<std::size_t> order{};
+  /// For each stage of the exchange of this task.
+  std::vector<Stage> stages{};
+};
+Halving halving_of(const std::vector<GenerationMember>& members, std::size_t rank);
+
 /// The ranks that a task is connected with, in rising order. Those that hold variables, and the
 /// chief beside them, are connected with all.
 std::vector<std::size_t> linked_ranks(const GenerationPlan& plan, std::size_t rank);

@@ -72,6 +72,42 @@ TEST(ExchangeOf, EveryTaskEndsWithWhatAllHave) {
   }
 }
 
+// Reduce and scatter of all tasks, done with places instead of gradients.
+TEST(HalvingOf, EveryTaskEndsWithItsOwnPlaceAndThoseBehindIt) {
+  for (const auto& members : layouts()) {
+    if (members.size() > kMostRanks / 2) continue;
+    const std::vector<std::size_t> order = halving_of(members, 0).order;
+    std::vector<std::size_t> sorted = order;
+    std::ranges::sort(sorted);
+    for (std::size_t rank = 0; rank < members.size(); ++rank) {
+      ASSERT_EQ(sorted[rank], rank);
+      const Exchange exchange = exchange_of(members, rank);
+      const Halving halving = halving_of(members, rank);
+      ASSERT_EQ(halving.order, order);
+      ASSERT_EQ(halving.stages.size(), exchange.stages.size());
+      if (exchange.given_to) continue;
+      RankRange has{0, members.size()};
+      for (std::size_t i = 0; i < halving.stages.size(); ++i) {
+        const auto& [kept, given] = halving.stages[i];
+        EXPECT_EQ(std::min(kept.first, given.first), has.first);
+        EXPECT_EQ(std::max(kept.last, given.last), has.last);
+        EXPECT_TRUE(kept.last == given.first || given.last == kept.first);
+        // The other side of it.
+        const Halving of_partner = halving_of(members, exchange.stages[i].partner);
+        EXPECT_EQ(of_partner.stages[i], (Halving::Stage{given, kept}));
+        has = kept;
+      }
+      EXPECT_EQ(order[has.first], rank);
+      std::size_t behind = 1;
+      for (const Exchange::Stage& neighbour : exchange.taken_from) {
+        EXPECT_EQ(order[has.first + behind], neighbour.others.first);
+        behind += neighbour.others.last - neighbour.others.first;
+      }
+      EXPECT_EQ(has.last - has.first, behind);
+    }
+  }
+}
+
 TEST(ExchangeOf, WhatIsGivenIsTaken) {
   for (const auto& members : layouts()) {
     for (std::size_t rank = 0; rank < members.size(); ++rank) {

@@ -19,9 +19,11 @@ void check_limit(double limit, std::string_view what) {
   }
 }
 
-/// Values of the gradient of a trainable variable; undefined when no row was touched.
+/// Values of the gradient of a trainable variable that are here; undefined when no row was touched.
 at::Tensor values_of(const Variable& variable, const Gradients& gradients) {
-  if (variable.dense()) return gradients.of(variable);
+  if (variable.dense()) {
+    return gradients.within(variable.offset, variable.offset + variable.value.numel());
+  }
   const RowGradient& rows = gradients.rows.at(static_cast<std::size_t>(variable.rows_index));
   return rows.empty() ? at::Tensor() : rows.values;
 }
@@ -66,10 +68,10 @@ void SquareSums::add(const Gradients& gradients, const VariablePart& part) {
   const Variable& variable = variables_.all()[index];
   double* blocks = blocks_.data() + first_block_[index];
   if (variable.dense()) {
-    const at::Tensor values = gradients.of(variable).view({-1});
     for (std::int64_t at = first; at < last; at += kNormBlock) {
-      blocks[at / kNormBlock] +=
-          internal::sum_of_squares(values.narrow(0, at, std::min(kNormBlock, last - at)));
+      const std::int64_t begin = variable.offset + at;
+      blocks[at / kNormBlock] += internal::sum_of_squares(
+          gradients.within(begin, begin + std::min(kNormBlock, last - at)));
     }
     return;
   }
@@ -87,6 +89,10 @@ void SquareSums::add(const Gradients& gradients, const VariablePart& part) {
     blocks[block] += internal::sum_of_squares(touched.values.narrow(0, begin, end - begin));
     begin = end;
   }
+}
+
+void SquareSums::set(std::size_t variable, std::int64_t block, double sum) {
+  blocks_[first_block_[variable] + static_cast<std::size_t>(block)] = sum;
 }
 
 double SquareSums::norm(std::size_t variable) const {

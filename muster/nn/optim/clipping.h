@@ -56,6 +56,9 @@ class SquareSums {
   /// A part begins with a block, and ends with one or with the variable.
   void add(const Gradients& gradients, const VariablePart& part);
 
+  /// The sum of a block, by its number in the variable.
+  void set(std::size_t variable, std::int64_t block, double sum);
+
   /// Norm of one variable's gradient.
   double norm(std::size_t variable) const;
   double global_norm() const;

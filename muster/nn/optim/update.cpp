@@ -76,7 +76,8 @@ SquareSums HostUpdate::norms(const Gradients& gradients) const {
 // An element that is not finite makes the norm so, and no others do: their squares fit a double.
 bool HostUpdate::is_finite(const Gradients& gradients, const SquareSums& norms) const {
   if (!rules_.checks_gradients) return true;
-  if (shard_ || rules_.clips_by_norm()) return std::isfinite(norms.global_norm());
+  const bool are_all_here = gradients.flat.numel() == variables_.flat().numel();
+  if (shard_ || !are_all_here || rules_.clips_by_norm()) return std::isfinite(norms.global_norm());
   return has_only_finite(gradients);
 }
 

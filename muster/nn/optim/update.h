@@ -34,6 +34,8 @@ struct UpdateRules {
 
   bool decays() const { return weight_decay.factor > 0; }
   bool clips_by_norm() const { return clip.norm || clip.global_norm; }
+  /// Whether a stage asks for norms where others hold some of the gradients.
+  bool needs_norms_of_all() const { return clips_by_norm() || checks_gradients; }
 };
 
 /// The first stage. Undefined tensors are those of replicas without a batch. Waits for the device.
@@ -54,7 +56,9 @@ struct VariableShard {
 ///   SquareSums norms = update.norms(gradients);   // of shards: added up over all holders
 ///   if (update.is_finite(gradients, norms)) update.apply(gradients, step, norms);
 ///
-/// Gradients that a shard does not hold are 0 or not there. Belongs to one thread.
+/// Gradients that a shard does not hold are 0 or not there. Where all values are here and a range
+/// of the gradients (Gradients::first), all stages but norms() are for that range, and NormShards
+/// puts norms together. Belongs to one thread.
 class HostUpdate {
  public:
   /// All outlive it; `average` may be null.
@@ -67,7 +71,7 @@ class HostUpdate {
   const UpdateRules& rules() const { return rules_; }
 
   /// The stages unscale, decay and clamp, in place. Returns the value of the weight-decay term, for
-  /// the reported loss; 0 for a shard, which does not know it.
+  /// the reported loss; 0 for a VariableShard, which does not know it.
   double prepare(Gradients& gradients, double loss_scale = 1.0) const;
   /// Sums of squares of the gradients held; zeros where no stage needs them.
   SquareSums norms(const Gradients& gradients) const;

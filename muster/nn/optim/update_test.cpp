@@ -5,7 +5,12 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
+#include <vector>
+
+#include "muster/nn/optim/norm_shards.h"
+#include "muster/nn/optim/tensor_part.h"
 
 namespace muster {
 namespace {
@@ -48,8 +53,8 @@ Gradients gradients_of(const Variables& variables, std::int64_t step) {
 
 /// A holder of the variables: what every kind of update begins with.
 struct Holder {
-  explicit Holder(bool has_table)
-      : variables(variables_with(has_table)), updater(variables, optimizers()) {}
+  explicit Holder(bool has_table, std::optional<FlatRange> held = std::nullopt)
+      : variables(variables_with(has_table)), updater(variables, optimizers(), held) {}
 
   // Values that the norms of a step are exact with; slots resume from the step before.
   void set_values(std::int64_t step) {
@@ -200,6 +205,66 @@ Result on_shards(const UpdateRules& rules, const Input& input) {
   return result;
 }
 
+// All values of a holder, and the slots that another has none of: the rest of `to` stays.
+void copy_range(const Holder& from, const FlatRange& range, Result& to) {
+  const auto copy = [&](const std::string& name, const at::Tensor& values, std::int64_t first) {
+    for (const NamedTensor& whole : to.tensors) {
+      if (whole.name == name) {
+        whole.tensor.view({-1}).narrow(0, first, values.numel()).copy_(values);
+      }
+    }
+  };
+  for (const TensorPart& part : value_parts(from.variables, range)) {
+    copy(part.name, part.values, part.first);
+  }
+  for (const TensorPart& part : from.updater.parts()) copy(part.name, part.values, part.first);
+  // Those of tables, and powers.
+  for (const NamedTensor& slot : from.updater.tensors()) copy(slot.name, slot.tensor.view({-1}), 0);
+  for (const Variable& table : from.variables.all()) {
+    if (table.sparse()) copy(table.spec.name, table.value.view({-1}), 0);
+  }
+}
+
+// Each of two has all values, and a range of the gradients and slots; a block of the norms is cut.
+Result on_ranges(const UpdateRules& rules, const Input& input) {
+  constexpr std::int64_t kCut = kNormBlock + 7232;
+  const Variables layout = variables_with(input.has_table);
+  const std::vector<FlatRange> ranges{{0, kCut}, {kCut, layout.flat().numel()}};
+  Holder holders[]{Holder(input.has_table, ranges[0]), Holder(input.has_table, ranges[1])};
+  const NormShards shards(layout, ranges);
+  std::vector<HostUpdate> updates;
+  for (Holder& one : holders) updates.emplace_back(one.variables, one.updater, rules);
+  Result result;
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    result.made.push_back(all_finite(input.losses(step)));
+    std::vector<Gradients> gradients;
+    std::vector<at::Tensor> records;
+    for (std::size_t i = 0; i < 2; ++i) {
+      holders[i].set_values(step);
+      Gradients own = input.gradients(layout, step);
+      own.flat = own.within(ranges[i].first, ranges[i].last).clone();
+      own.first = ranges[i].first;
+      gradients.push_back(std::move(own));
+      if (!result.made.back()) continue;
+      const double decay_loss = updates[i].prepare(gradients[i], input.loss_scale);
+      if (i == 0) result.decay_losses.push_back(decay_loss);
+      EXPECT_EQ(decay_loss, result.decay_losses.back());
+      records.push_back(at::empty({shards.size_of_record(i)}, at::kFloat));
+      shards.write(gradients[i], i, records[i]);
+    }
+    if (!result.made.back()) continue;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const SquareSums norms =
+          shards.sums(gradients[i], [&](std::size_t holder) { return records[holder]; });
+      result.made.back() = updates[i].is_finite(gradients[i], norms);
+      if (result.made.back()) updates[i].apply(gradients[i], step, norms);
+    }
+  }
+  add_tensors(Holder(input.has_table), result);
+  for (std::size_t i = 0; i < 2; ++i) copy_range(holders[i], ranges[i], result);
+  return result;
+}
+
 // In the memory of the device that is there: the host's, or a GPU's.
 Result on_device(const UpdateRules& rules, const Input& input) {
   Holder holder(input.has_table);
@@ -251,6 +316,9 @@ TEST(Update, HostShardsAndDeviceMakeTheSameBits) {
   for (const auto& [name, rules] : all_rules()) {
     const Result host = on_host(rules, {});
     expect_same(host, on_shards(rules, {}), name + " on shards");
+    const Result ranges = on_ranges(rules, {});
+    expect_same(host, ranges, name + " on ranges");
+    EXPECT_EQ(host.decay_losses, ranges.decay_losses) << name;
     const Result device = on_device(rules, {});
     expect_same(host, device, name + " on a device");
     EXPECT_EQ(host.decay_losses, device.decay_losses) << name;
@@ -264,6 +332,7 @@ TEST(Update, HostAndShardsMakeTheSameBitsOfTablesAndScaledGradients) {
     rules.checks_gradients = true;
     const Result host = on_host(rules, input);
     expect_same(host, on_shards(rules, input), name + " on shards");
+    expect_same(host, on_ranges(rules, input), name + " on ranges");
     // The scale is a power of two, so taking it off leaves nothing of it.
     expect_same(host, on_host(rules, {.has_table = true}), name + " unscaled");
   }
@@ -289,6 +358,7 @@ TEST(Update, ABadGradientVoidsTheUpdateOnHostAndShards) {
     const Result host = on_host(rules, input);
     EXPECT_EQ(host.made, (std::vector<bool>{true, false, true})) << name;
     expect_same(host, on_shards(rules, input), name);
+    expect_same(host, on_ranges(rules, input), name + " on ranges");
   }
 }
 

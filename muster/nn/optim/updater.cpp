@@ -100,8 +100,11 @@ void launch(const internal::CudaUpdate& update, c10::Device device) {
 }
 
 // Updates the elements of the run that are in `range` too.
-void update_run(const StepRule& any_rule, const Run& run, const at::Tensor& flat,
+void update_run(const StepRule& any_rule, const Run& run, const Gradients& gradients_of_run,
                 const FlatRange& range) {
+  const at::Tensor& flat = gradients_of_run.flat;
+  // Where the run begins in `flat`.
+  const std::int64_t offset = run.offset - gradients_of_run.first;
   const std::int64_t size = run.values.numel();
   const FlatRange& held = run.held;
   const std::int64_t first = std::max(held.first, range.first - run.offset);
@@ -110,7 +113,7 @@ void update_run(const StepRule& any_rule, const Run& run, const at::Tensor& flat
   if (const auto* custom = std::get_if<internal::CustomRule>(&any_rule)) {
     const std::int64_t count = held.last - held.first;
     return internal::custom_update(*custom, run.values.narrow(0, held.first, count),
-                                   flat.narrow(0, run.offset + held.first, count), run.slots,
+                                   flat.narrow(0, offset + held.first, count), run.slots,
                                    {first - held.first, last - held.first});
   }
   const auto& rule = std::get<internal::UpdateRule>(any_rule);
@@ -121,17 +124,17 @@ void update_run(const StepRule& any_rule, const Run& run, const at::Tensor& flat
     if (run.values.is_cuda()) {
       update_on_gpu(rule, run, flat);
     } else {
-      internal::device_update(rule, run.values, flat.narrow(0, run.offset, size), run.slots);
+      internal::device_update(rule, run.values, flat.narrow(0, offset, size), run.slots);
     }
     return;
   }
   float* values = run.values.data_ptr<float>();
-  const float* gradients = flat.data_ptr<float>() + run.offset;
+  const float* gradients = flat.data_ptr<float>();
   kernels::parallel_for(first, last, internal::kGrainElements,
                         [&](std::int64_t begin, std::int64_t end) {
                           const auto slots = pointers_of(run.slots, begin - held.first);
                           internal::update(rule, static_cast<std::size_t>(end - begin),
-                                           values + begin, gradients + begin, slots);
+                                           values + begin, gradients + (offset + begin), slots);
                         });
 }
 
@@ -342,9 +345,15 @@ Updater& Updater::operator=(Updater&&) noexcept = default;
 Updater::~Updater() = default;
 
 void Updater::check(const Gradients& gradients) const {
-  if (!gradients.flat.defined() || gradients.flat.numel() != flat_size_ ||
-      gradients.flat.scalar_type() != at::kFloat || !gradients.flat.is_contiguous()) {
-    throw InvalidArgument("flat gradients must be {} contiguous float32 values", flat_size_);
+  const FlatRange updated = held_.value_or(FlatRange{0, flat_size_});
+  const bool is_plain = gradients.flat.defined() && gradients.flat.scalar_type() == at::kFloat &&
+                        gradients.flat.is_contiguous();
+  if (!is_plain || gradients.first < 0 || gradients.first > updated.first ||
+      gradients.first + gradients.flat.numel() < updated.last ||
+      gradients.first + gradients.flat.numel() > flat_size_) {
+    throw InvalidArgument(
+        "flat gradients must be contiguous float32 values of the elements [{}, {}) of {}",
+        updated.first, updated.last, flat_size_);
   }
   if (gradients.rows.size() != sparse_count_) {
     throw InvalidArgument("there are {} row gradients for {} sparse variables",
@@ -389,7 +398,7 @@ void Updater::apply(const Gradients& gradients, std::int64_t step,
   for (Group& group : groups_) {
     const StepRule& rule = *next_rule++;
     for (const Run& run : group.runs) {
-      for (const FlatRange& range : only) update_run(rule, run, gradients.flat, range);
+      for (const FlatRange& range : only) update_run(rule, run, gradients, range);
     }
     for (const Table& table : group.tables) {
       update_table(rule, table,

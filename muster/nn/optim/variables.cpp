@@ -131,7 +131,15 @@ at::Tensor Gradients::of(const Variable& variable) const {
   if (!variable.dense()) {
     throw InvalidArgument("variable `{}` has no dense gradient", variable.spec.name);
   }
-  return flat.narrow(0, variable.offset, variable.value.numel()).view(variable.value.sizes());
+  return flat.narrow(0, variable.offset - first, variable.value.numel())
+      .view(variable.value.sizes());
+}
+
+at::Tensor Gradients::within(std::int64_t begin, std::int64_t end) const {
+  const std::int64_t size = flat.numel();
+  const std::int64_t from = std::clamp<std::int64_t>(begin - first, 0, size);
+  const std::int64_t to = std::clamp<std::int64_t>(end - first, from, size);
+  return flat.narrow(0, from, to - from);
 }
 
 Variables::Variables(std::vector<VariableSpec> specs) {
@@ -263,7 +271,7 @@ void AttachedModule::tie(const Variable& variable, at::Tensor parameter) {
   if (variable.dense()) {
     at::Tensor gradient = gradients_.of(variable);
     parameter.mutable_grad() = gradient;
-    dense_.push_back({std::move(parameter), std::move(gradient)});
+    dense_.push_back({std::move(parameter), std::move(gradient), variable.offset});
   } else if (variable.sparse()) {
     parameter.mutable_grad().reset();
     tables_.push_back(
@@ -290,7 +298,7 @@ void AttachedModule::find_keepers() {
 }
 
 void AttachedModule::zero() {
-  if (gradients_.flat.is_cpu()) {
+  if (!gradients_.flat.defined() || gradients_.flat.is_cpu()) {
     // Backward then leaves its own tensors, which collect() copies: cheaper than zeros to add to.
     for (const Dense& dense : dense_) dense.parameter.mutable_grad().reset();
   } else {
@@ -313,6 +321,27 @@ std::vector<at::Tensor> AttachedModule::dense_parameters() const {
   std::vector<at::Tensor> parameters;
   for (const Dense& dense : dense_) parameters.push_back(dense.parameter);
   return parameters;
+}
+
+Gradients AttachedModule::release_gradients() {
+  for (Dense& dense : dense_) {
+    dense.parameter.mutable_grad().reset();
+    dense.gradient.reset();
+  }
+  return {std::exchange(gradients_.flat, {}),
+          std::exchange(gradients_.rows, std::vector<RowGradient>(gradients_.rows.size()))};
+}
+
+void AttachedModule::place_gradients(at::Tensor flat) {
+  const torch::NoGradGuard no_grad;
+  gradients_.flat = std::move(flat);
+  for (Dense& dense : dense_) {
+    const std::int64_t size = dense.parameter.numel();
+    dense.gradient = gradients_.flat.narrow(0, dense.offset, size).view(dense.parameter.sizes());
+    const std::int64_t padding =
+        (kVariableAlignment - size % kVariableAlignment) % kVariableAlignment;
+    if (padding > 0) gradients_.flat.narrow(0, dense.offset + size, padding).zero_();
+  }
 }
 
 bool AttachedModule::collect() {

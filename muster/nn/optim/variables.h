@@ -54,12 +54,18 @@ struct VariablePart {
 
 /// The gradients of all trainable variables of one replica, or their sum.
 struct Gradients {
-  /// Gradients of the dense variables, laid out as Variables::flat(); padding is 0.
+  /// Gradients of the dense variables, laid out as Variables::flat(); padding is 0. Where several
+  /// holders have a range of them each, those of this holder's range alone.
   at::Tensor flat{};
   /// Gradients of the sparse variables, in their order.
   std::vector<RowGradient> rows{};
+  /// The element of Variables::flat() that `flat` begins with.
+  std::int64_t first = 0;
 
-  /// A view of one dense variable's part.
+  /// Those of the elements [begin, end) of Variables::flat() that are here: a view, which may be
+  /// empty.
+  at::Tensor within(std::int64_t begin, std::int64_t end) const;
+  /// A view of one dense variable's part, all of which is here.
   at::Tensor of(const Variable& variable) const;
 };
 
@@ -159,6 +165,13 @@ class AttachedModule {
   /// dense ones were moved there: false on a GPU, where backward itself adds to them.
   bool collect();
 
+  /// On the CPU, where nothing else has a view of the gradients' memory: hands them over with it.
+  /// The next backward needs memory from place_gradients().
+  Gradients release_gradients();
+  /// After a backward and before collect(): memory for dense gradients, laid out as
+  /// Variables::flat(), where this module's were released. What it contains does not matter.
+  void place_gradients(at::Tensor flat);
+
   /// Those of the dense variables, in their order. Their gradients are where they belong, except
   /// for the time of a backward on the CPU.
   std::vector<at::Tensor> dense_parameters() const;
@@ -170,8 +183,9 @@ class AttachedModule {
   friend class Variables;
   struct Dense {
     at::Tensor parameter;
-    /// Where its gradient belongs.
+    /// Where its gradient belongs; undefined while gradients have no memory.
     at::Tensor gradient;
+    std::int64_t offset = 0;
   };
   struct Table {
     std::string name;

@@ -34,7 +34,8 @@ RowGradient touched_in(const VariablePart& part, const Variable& table,
   return {touched.rows.narrow(0, begin, end - begin), touched.values.narrow(0, begin, end - begin)};
 }
 
-/// Calls `visit` with the values that took part, in the order of the parts.
+/// Calls `visit` with the values that took part, in the order of the parts. Decay is added to the
+/// gradients that are here.
 template <typename Visit>
 void add_to_parts(const Variables& variables, Gradients& gradients, const WeightDecay& decay,
                   std::span<const VariablePart> parts, const Visit& visit) {
@@ -43,12 +44,14 @@ void add_to_parts(const Variables& variables, Gradients& gradients, const Weight
     const Variable& variable = variables.all()[part.variable];
     if (!takes_part(variable, decay)) continue;
     if (variable.dense()) {
-      const auto in_flat = [&](const at::Tensor& flat) {
-        return flat.narrow(0, variable.offset + part.first, part.last - part.first);
-      };
-      const at::Tensor values = in_flat(variables.flat());
-      internal::add_scaled(factor, values, in_flat(gradients.flat));
-      visit(values);
+      const std::int64_t begin = variable.offset + part.first;
+      const std::int64_t end = variable.offset + part.last;
+      const at::Tensor here = gradients.within(begin, end);
+      const std::int64_t first = std::max(begin, gradients.first);
+      if (here.numel() > 0) {
+        internal::add_scaled(factor, variables.flat().narrow(0, first, here.numel()), here);
+      }
+      visit(variables.flat().narrow(0, begin, end - begin));
       continue;
     }
     const RowGradient rows = touched_in(part, variable, gradients);

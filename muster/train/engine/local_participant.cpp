@@ -34,6 +34,20 @@ double LocalParticipant::weight_decay() const {
 }
 
 StepResult LocalParticipant::update(std::int64_t step, PartialSums total) {
+  return update_held(step, std::move(total), nullptr).value();
+}
+
+// Those of all gradients, of which others hold some where they are to be joined.
+std::optional<SquareSums> LocalParticipant::norms_of(const Gradients& mean,
+                                                     const JoinNorms& join) const {
+  const HostUpdate& host_update = run_.state.host_update();
+  if (join == nullptr) return host_update.norms(mean);
+  if (host_update.rules().needs_norms_of_all()) return join(mean);
+  return SquareSums(run_.state.towers().variables());
+}
+
+std::optional<StepResult> LocalParticipant::update_held(std::int64_t step, PartialSums total,
+                                                        const JoinNorms& join) {
   StepResult result{
       .present = total.present, .examples = total.examples, .losses = std::move(total.losses)};
   if (result.present == 0) return result;
@@ -45,8 +59,9 @@ StepResult LocalParticipant::update(std::int64_t step, PartialSums total) {
     return result;
   }
   result.decay_loss = host_update.prepare(mean, scale.value());
-  const SquareSums norms = host_update.norms(mean);
-  const bool finite = host_update.is_finite(mean, norms);
+  const std::optional<SquareSums> norms = norms_of(mean, join);
+  if (!norms) return std::nullopt;
+  const bool finite = host_update.is_finite(mean, *norms);
   // An overflow of float16 is the scale's business: it shrinks, and the batch is skipped.
   result.overflowed = scale.enabled() && !scale.update(finite);
   if (result.overflowed) return result;
@@ -54,7 +69,7 @@ StepResult LocalParticipant::update(std::int64_t step, PartialSums total) {
     result.not_finite = "gradient";
     return result;
   }
-  host_update.apply(mean, step, norms);
+  host_update.apply(mean, step, *norms);
   return result;
 }
 

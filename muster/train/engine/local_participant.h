@@ -18,6 +18,8 @@ class LocalParticipant final : public Participant, public HeldParts {
   const std::vector<at::Tensor>& buffers() const override { return run_.state.towers().buffers(); }
   InputPositions positions() override { return run_.inputs.positions_now(run_.mine); }
   StepResult update(std::int64_t step, PartialSums total) override;
+  std::optional<StepResult> update_held(std::int64_t step, PartialSums total,
+                                        const JoinNorms& join) override;
   StepResult prepare_local_gradients(PartialSums& own) override;
   double decay_loss() const override;
   RunSnapshot snapshot() override;
@@ -35,6 +37,7 @@ class LocalParticipant final : public Participant, public HeldParts {
 
  private:
   double weight_decay() const;
+  std::optional<SquareSums> norms_of(const Gradients& mean, const JoinNorms& join) const;
 
   LocalRun& run_;
   std::optional<double> decay_loss_ahead_;

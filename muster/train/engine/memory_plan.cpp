@@ -23,14 +23,14 @@ std::uint64_t share_of(std::uint64_t bytes, std::int64_t shards) {
   return (bytes + count - 1) / count;
 }
 
-// How often there are gradients of all dense variables: of each replica that runs, of the parts of
-// their sum (TreeSum), and of the sum over tasks.
+// How often there are gradients of all dense variables in a step: of each replica that runs, and of
+// the parts of their sum (TreeSum). The sum over tasks comes on top.
 std::int64_t flat_gradients(const MemoryLayout& layout) {
   const auto replicas = static_cast<std::uint64_t>(layout.replicas);
   const auto stages = static_cast<std::int64_t>(std::bit_width(replicas - 1));
   const std::int64_t parts =
       layout.replicas > 1 ? std::min(layout.replicas, stages + layout.lanes) : 0;
-  return layout.lanes + parts + (layout.is_shared ? 1 : 0);
+  return layout.lanes + parts;
 }
 
 std::string largest_of(const MemoryPlan& plan) {
@@ -106,8 +106,10 @@ MemoryPlan plan_memory(const EstimatorOptions& options,
       const std::uint64_t slots =
           share_of(bytes * slot_count(options.optimizer, variable.name), shards);
       const std::uint64_t averages = options.moving_average ? share_of(bytes, shards) : 0;
+      const std::uint64_t summed =
+          layout.is_shared ? share_of(bytes, layout.divides_gradients ? layout.shards : 1) : 0;
       const std::uint64_t gradients =
-          variable.sparse ? 0 : bytes * static_cast<std::uint64_t>(flats);
+          variable.sparse ? 0 : bytes * static_cast<std::uint64_t>(flats) + summed;
       plan.slots += slots;
       plan.averages += averages;
       plan.gradients += gradients;

@@ -11,8 +11,10 @@ namespace muster {
 
 /// Layout of a run, as far as the memory of a process depends on it.
 struct MemoryLayout {
-  /// Tasks that divide slots and averages; 1: none do.
+  /// Tasks that divide slots and averages; 1: there are none.
   std::int64_t shards = 1;
+  /// Whether those tasks divide the sum of gradients, too.
+  bool divides_gradients = false;
   /// Whether gradients of other tasks are added.
   bool is_shared = false;
   /// Replicas that run at one time, and those of the run.

@@ -50,6 +50,13 @@ TEST(MemoryPlan, CountsWhatAProcessHoldsOfARun) {
   EXPECT_EQ(sharded.averages, kKernel / 4 + kTable);
   EXPECT_EQ(sharded.gradients, 2 * kKernel);
   EXPECT_EQ(sharded.copy, kKernel + 4 * kTable + kMean);
+
+  // The sum over tasks is of a share; a replica's own gradients are whole while it is made.
+  const MemoryPlan divided =
+      plan_memory(with_adam(), planned_variables(),
+                  {.shards = 4, .divides_gradients = true, .is_shared = true});
+  EXPECT_EQ(divided.gradients, kKernel + kKernel / 4);
+  EXPECT_EQ(divided.all(), sharded.all() - 3 * kKernel / 4);
 }
 
 TEST(MemoryPlan, ThatDoesNotFitNamesItsPartsAndRemediesWithTheirEffect) {

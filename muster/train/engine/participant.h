@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/nn/optim/clipping.h"
 #include "muster/nn/optim/named_tensor.h"
 #include "muster/nn/optim/tensor_part.h"
 #include "muster/nn/optim/updater.h"
@@ -105,6 +106,10 @@ class HeldParts {
   virtual EncodedTensors encoded() const = 0;
 };
 
+/// Brings the norms of the gradients of all processes together, each of which has a range of the
+/// sum (Gradients::first). Nothing when the run has ended, or this process is to stop.
+using JoinNorms = std::function<std::optional<SquareSums>(const Gradients& held)>;
+
 /// A process of a run, as its strategy sees it: what it holds of the run, and what it can do with
 /// it.
 class Participant {
@@ -121,6 +126,11 @@ class Participant {
 
   /// Updates the variables here. All replicas of the step are in `total`.
   virtual StepResult update(std::int64_t step, PartialSums total) = 0;
+  /// The same where `total` has the sum of the elements that HeldParts::hold() says alone. `join`
+  /// is called, or not, by all processes alike, before anything is changed; where it gives nothing,
+  /// nothing is updated, and there is no result. The default throws Internal.
+  virtual std::optional<StepResult> update_held(std::int64_t step, PartialSums total,
+                                                const JoinNorms& join);
   /// Instead: makes of this process's own replicas, as if there were no others, the mean gradients
   /// that the optimizers are to have. They are the one sum of `own` then, or none where something
   /// is not finite. Throws Aborted where that ends the run.

@@ -40,6 +40,9 @@ enum class Sharding {
   /// Slots and moving averages of dense variables: each task updates its part of the variables and
   /// gives the others the values (ZeRO-1). Tables by rows are not divided.
   kOptimizer,
+  /// That and the summed gradients of dense variables: a task has the sum of its part alone, and
+  /// the gradients of its own replicas from their backward until they are sent (ZeRO-2).
+  kGradients,
 };
 
 /// Where the variables of a process with several devices live.

@@ -31,10 +31,10 @@ std::optional<CompileMode> compile_mode(const std::string& name) {
   throw UsageError("--compile {}: it is one of {}", name, fmt::join(kCompileModes, ", "));
 }
 
-constexpr const char* kShardings[] = {"off", "optimizer"};
+constexpr const char* kShardings[] = {"off", "optimizer", "gradients"};
 
 Sharding sharding_of(const std::string& name) {
-  for (const Sharding sharding : {Sharding::kOff, Sharding::kOptimizer}) {
+  for (const Sharding sharding : {Sharding::kOff, Sharding::kOptimizer, Sharding::kGradients}) {
     if (name_of(sharding) == name) return sharding;
   }
   throw UsageError("--sharding {}: it is one of {}", name, fmt::join(kShardings, ", "));
@@ -175,8 +175,8 @@ void add_run_flags(FlagSet& set, RunFlags& flags) {
       .one_of({kCompileModes[0], kCompileModes[1], kCompileModes[2]});
   set.add_standard("--sharding", &flags.sharding,
                    "In a cluster without ps: what each task holds a part of; optimizer: slots and "
-                   "moving averages")
-      .one_of({kShardings[0], kShardings[1]});
+                   "moving averages; gradients: their sums too")
+      .one_of({kShardings[0], kShardings[1], kShardings[2]});
   add_saving_flags(set, flags);
   add_cluster_flags(set, flags.cluster);
   set.add_verbosity();

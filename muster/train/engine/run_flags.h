@@ -65,7 +65,7 @@ struct RunFlags {
   std::string precision = "float32";
   /// --compile: "off", "on" or "max"; empty: as RunConfig decides
   std::string compile{};
-  /// --sharding: "off" or "optimizer", RunConfig::sharding
+  /// --sharding: "off", "optimizer" or "gradients", RunConfig::sharding
   std::string sharding = "off";
   /// --save-checkpoints-steps and --save-checkpoints-secs, as in CheckpointConfig
   std::optional<std::int64_t> save_checkpoints_steps{};

@@ -110,6 +110,7 @@ TEST(RunFlags, SayWhereItRunsHowPreciselyAndHowOftenItIsSaved) {
 TEST(RunFlags, SayWhatTasksHoldAPartOf) {
   EXPECT_EQ(run_config({.job_dir = "a"}).sharding, Sharding::kOff);
   EXPECT_EQ(run_config({.job_dir = "a", .sharding = "optimizer"}).sharding, Sharding::kOptimizer);
+  EXPECT_EQ(run_config({.job_dir = "a", .sharding = "gradients"}).sharding, Sharding::kGradients);
   EXPECT_THROW(run_config({.job_dir = "a", .sharding = "slots"}), UsageError);
 }
 

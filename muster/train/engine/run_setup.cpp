@@ -184,6 +184,7 @@ void check_host_memory(const EstimatorOptions& options, const RunConfig& config,
   const bool saves = config.checkpoints.save_checkpoints && (config.is_chief() || shards > 1);
   check_memory(options, variables_of(*model),
                {.shards = shards,
+                .divides_gradients = plan.divides_gradients,
                 .is_shared = is_shared(config),
                 .lanes = static_cast<std::int64_t>(towers.lanes()),
                 .replicas = (towers.replicas + tasks - 1) / tasks,
@@ -258,6 +259,9 @@ RunSetup set_up_run(const EstimatorOptions& options, const RunContext& context) 
   TowerOptions& towers = setup.plan.towers;
   towers = resolve(config, options.model, saved);
   setup.plan.is_sharded = shards(config, *setup.strategy, setup.strategy->reduction(), towers);
+  setup.plan.divides_gradients = setup.plan.is_sharded && config.sharding == Sharding::kGradients;
+  // Compiled steps write where they were compiled to write.
+  towers.releases_gradients = setup.plan.divides_gradients && towers.compile == CompileMode::kOff;
   prepare_devices(options, config, setup.strategy->reduction(), setup.plan);
   towers.may_discard = options.nan_policy.action != NanPolicy::Action::kStop ||
                        config.reproducibility.precision == ComputeType::kFloat16;

@@ -21,6 +21,8 @@ struct RunPlan {
   bool captures_towers = false;
   /// Whether this process is to hold a part of slots and averages: which, its strategy says.
   bool is_sharded = false;
+  /// Whether gradients are divided, too.
+  bool divides_gradients = false;
 };
 
 /// Everything that is settled before the variables of a run are made.

@@ -130,6 +130,8 @@ std::string_view name_of(Sharding sharding) {
       return "off";
     case Sharding::kOptimizer:
       return "optimizer";
+    case Sharding::kGradients:
+      return "gradients";
   }
   return "?";
 }

@@ -48,6 +48,11 @@ class LocalStrategy final : public Strategy {
 
 }  // namespace
 
+std::optional<StepResult> Participant::update_held(std::int64_t /*step*/, PartialSums /*total*/,
+                                                   const JoinNorms& /*join*/) {
+  throw Internal("gradients are divided in a run whose participant updates all of them");
+}
+
 HeldParts& Participant::held_parts() {
   throw Internal("a process that holds all slots is asked for a part of them");
 }

@@ -1,5 +1,6 @@
 #include "muster/train/engine/tower.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 
@@ -46,10 +47,12 @@ Tower::Tower(std::shared_ptr<Model> model, const Variables& variables, const Tow
     : options_(options),
       head_(head),
       slot_(slot),
+      flat_size_(variables.flat().numel()),
       model_(ready_to_train(std::move(model), slot.device)),
       attached_(variables.attach(model_)),
       buffers_(model_->buffers()),
       norms_(*model_) {
+  if (options.releases_gradients) attached_.release_gradients();
   if (slot.device.is_cuda()) feed_.emplace(slot.device);
   if (slot.device.is_cuda() && !slot.is_away && options.shared) {
     buckets_ = std::make_unique<GradientBuckets>(variables, attached_, slot.device);
@@ -116,6 +119,7 @@ Tower::Made Tower::forward_and_backward(std::int64_t replica, const Batch& batch
     made.spec = forward(batch);
   }
   (step.loss_scale == 1.0 ? made.spec.loss : made.spec.loss * step.loss_scale).backward();
+  if (options_.releases_gradients) attached_.place_gradients(at::empty({flat_size_}, at::kFloat));
   made.were_moved = attached_.collect();
   return made;
 }

@@ -90,6 +90,8 @@ class Tower {
   const TowerSlot& slot() const { return slot_; }
   /// Gradients of the last run; the next one writes them again.
   const Gradients& gradients() const { return attached_.gradients(); }
+  /// The same, with their memory, where TowerOptions::releases_gradients. Once for each run.
+  Gradients take_gradients() { return attached_.release_gradients(); }
   const std::vector<at::Tensor>& buffers() const { return buffers_; }
   /// Where it is away: memory on its device for its buffers side by side, on their way.
   const std::optional<PackedTensors>& packed() const { return packed_; }
@@ -111,6 +113,8 @@ class Tower {
   const TowerOptions& options_;
   const Head* head_;
   const TowerSlot slot_;
+  /// Elements of the dense variables.
+  const std::int64_t flat_size_;
   const std::shared_ptr<Model> model_;
   AttachedModule attached_;
   const std::vector<at::Tensor> buffers_;

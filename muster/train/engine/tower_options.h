@@ -26,6 +26,9 @@ struct TowerOptions {
   bool may_discard = false;
   /// Whether other processes run some of the replicas, now these and now those.
   bool shared = false;
+  /// Whether a tower on the CPU has memory for its gradients from their backward until they are
+  /// added or sent, instead of always: RunConfig::sharding.
+  bool releases_gradients = false;
   /// Where towers run. On GPUs there is one for each entry, and replicas take them in turn; empty,
   /// or the CPU alone: as many as `concurrent` says.
   std::vector<c10::Device> devices{};

@@ -211,8 +211,12 @@ void Towers::run_lane(std::size_t lane, Run& run) {
       Tower& tower = tower_of(lane, replica);
       result = run_or_say_where(tower, replica, *batch, run.step);
       const std::lock_guard lock(run.mutex);
-      result.gradients =
-          run.step.copies_gradients ? copy_of(tower.gradients(), flats_.take()) : tower.gradients();
+      if (options_.releases_gradients) {
+        result.gradients = tower.take_gradients();
+      } else {
+        result.gradients = run.step.copies_gradients ? copy_of(tower.gradients(), flats_.take())
+                                                     : tower.gradients();
+      }
       report(run, replica, std::move(result));
     } else {
       const std::lock_guard lock(run.mutex);
@@ -333,7 +337,7 @@ PartialSums Towers::run(std::span<std::optional<Batch>> batches, ReplicaRange re
           .stream = StreamHandle(slots_.primary()),
           .sum = {options_.replicas, [this](Gradients& into, Gradients&& from) {
                     add_gradients(into, from);
-                    flats_.give_back(std::move(from.flat));
+                    if (!options_.releases_gradients) flats_.give_back(std::move(from.flat));
                   }}};
   run.result.losses.resize(count);
   if (slots_.has_branches()) {
@@ -348,6 +352,7 @@ PartialSums Towers::run(std::span<std::optional<Batch>> batches, ReplicaRange re
   PartialSums result = std::move(run.result);
   result.present = run.sum.present();
   result.sums = run.sum.take_parts();
+  if (options_.releases_gradients) return result;
   if (are_away) bring_to_primary(result.sums, copies_gradients);
   // Their memory comes back with the next step.
   FlatPool& from = are_away ? flats_at_primary_ : flats_;

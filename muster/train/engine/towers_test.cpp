@@ -4,11 +4,14 @@
 
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <set>
+#include <vector>
 
 #include "muster/base/error.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/train/engine/run_state.h"
+#include "muster/train/engine/tower_options.h"
 #include "muster/train/estimator/predictor.h"
 #include "muster/train/estimator/small_net_internal.h"
 
@@ -31,6 +34,38 @@ TEST(CpuTowers, GiveTheBitsOfAsManyReplicasInTurn) {
   in_turn.devices.concurrent_replicas = 1;
   Estimator(small_options(), in_turn).train(training_input, {.max_steps = 9});
   EXPECT_EQ(latest_values(folder / "towers"), latest_values(folder / "in_turn"));
+}
+
+// The first step of three replicas.
+PartialSums first_step(Towers& towers) {
+  std::vector<std::optional<Batch>> batches;
+  for (std::int64_t replica = 0; replica < 3; ++replica) {
+    batches.push_back(
+        training_input(InputContext(Mode::kTrain, /*replicas=*/3, replica, /*seed=*/5))
+            .iterate()
+            ->next());
+  }
+  return towers.run(batches, {0, 3}, /*step=*/0, /*loss_scale=*/1.0);
+}
+
+TEST(CpuTowers, LeaveTheMemoryOfGradientsToTheResultWhereTheyReleaseIt) {
+  const EstimatorOptions options = small_options();
+  for (const int concurrent : {1, 3}) {
+    const TowerOptions keeps{.replicas = 3, .concurrent = concurrent, .may_discard = true};
+    TowerOptions releases = keeps;
+    releases.releases_gradients = true;
+    Towers keeping(options.model, options.head.get(), keeps);
+    Towers releasing(options.model, options.head.get(), releases);
+    const PartialSums kept = first_step(keeping);
+    const PartialSums released = first_step(releasing);
+    const auto& flat = released.sums.at({0, 3})->flat;
+    EXPECT_TRUE(flat.equal(kept.sums.at({0, 3})->flat));
+    // Neither a view nor a pool has it.
+    EXPECT_EQ(flat.storage().use_count(), 1U);
+    EXPECT_EQ(flat.use_count(), 1U);
+    EXPECT_GT(kept.sums.at({0, 3})->flat.use_count(), 1U);
+    EXPECT_TRUE(first_step(releasing).sums.at({0, 3})->flat.equal(flat)) << "a second time";
+  }
 }
 
 // Batches whose rows have fewer values than the model's first layer takes.

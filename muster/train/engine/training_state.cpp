@@ -1,9 +1,11 @@
 #include "muster/train/engine/training_state.h"
 
+#include <fmt/core.h>
 #include <torch/types.h>
 
 #include <algorithm>
 #include <iterator>
+#include <string>
 #include <utility>
 
 #include "muster/base/log.h"
@@ -37,6 +39,7 @@ TrainingState::TrainingState(const EstimatorOptions& options, const RunConfig& c
     : stream_(stream_of(plan)),
       towers_(options.model, options.head.get(), plan.towers),
       layouts_(towers_.module_variables()),
+      divides_gradients_(plan.divides_gradients),
       held_(plan.is_sharded ? std::optional(FlatRange{}) : std::nullopt),
       updater_(towers_.variables(), options.optimizer, held_),
       average_(average_of(options, towers_.variables(), held_)),
@@ -101,12 +104,19 @@ void TrainingState::log_memory() const {
   const std::size_t averages =
       average_ ? bytes_of(average_->tensors()) + bytes_of(average_->parts()) : 0;
   const std::int64_t elements = held_->last - held_->first;
+  const std::size_t whole = variables.flat().nbytes();
+  const std::size_t divided = static_cast<std::size_t>(elements) * sizeof(float);
+  std::string gradients = fmt::format("{}", whole);
+  if (divides_gradients_ && towers_.options().releases_gradients) {
+    gradients = fmt::format("{}, {} from a backward until they are sent", divided, whole);
+  } else if (divides_gradients_) {
+    gradients = fmt::format("{}", divided + whole);
+  }
   log::info(
       "this task updates {} of {} elements of dense variables: bytes of values={} slots={} "
       "averages={} gradients={}",
       elements, variables.flat().numel(), bytes_of(variables.tensors()),
-      bytes_of(updater_.tensors()) + bytes_of(updater_.parts()), averages,
-      variables.flat().nbytes());
+      bytes_of(updater_.tensors()) + bytes_of(updater_.parts()), averages, gradients);
 }
 
 // --------------------------------------------------------------------------------- checkpoints

@@ -66,6 +66,7 @@ class TrainingState {
   const std::unique_ptr<StreamScope> stream_;
   Towers towers_;
   const CheckpointLayouts layouts_;
+  const bool divides_gradients_;
   /// Where it is a part: the elements of the dense variables whose slots and averages are here.
   std::optional<FlatRange> held_;
   Updater updater_;
