@@ -24,6 +24,9 @@ endif()
 find_package(JPEG REQUIRED)
 find_package(PNG REQUIRED)
 find_package(WebP REQUIRED)
+# Text: normal forms and categories of characters; and SentencePiece models, without which their tokenizer says what to install.
+find_package(Utf8Proc REQUIRED)
+find_package(SentencePiece)
 find_package(Eigen3 3.3 REQUIRED NO_MODULE)
 # Without it, jobs are submitted by flags alone, not by files.
 find_package(yaml-cpp QUIET)

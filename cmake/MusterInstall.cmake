@@ -9,7 +9,8 @@ configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/muster-config.cmake.in"
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/muster-config-version.cmake" COMPATIBILITY SameMajorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/muster-config.cmake" "${PROJECT_BINARY_DIR}/muster-config-version.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/FindFarmHash.cmake" "${CMAKE_CURRENT_LIST_DIR}/FindNGHTTP2.cmake"
-              "${CMAKE_CURRENT_LIST_DIR}/FindRE2.cmake" "${CMAKE_CURRENT_LIST_DIR}/FindWebP.cmake"
+              "${CMAKE_CURRENT_LIST_DIR}/FindRE2.cmake" "${CMAKE_CURRENT_LIST_DIR}/FindSentencePiece.cmake"
+              "${CMAKE_CURRENT_LIST_DIR}/FindUtf8Proc.cmake" "${CMAKE_CURRENT_LIST_DIR}/FindWebP.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/FindZstd.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/FindXGBoost.cmake"
         DESTINATION "${folder}")
@@ -67,5 +68,5 @@ set(CPACK_COMPONENT_DEV_DESCRIPTION "Estimators for libtorch: headers, libraries
 set(CPACK_DEBIAN_DEV_PACKAGE_RECOMMENDS "mold, clang-19")
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "g++, cmake, ninja-build, libtorch-dev, libopenblas0-pthread, libfmt-dev, libsimdjson-dev, \
 libprotobuf-dev, protobuf-compiler, libnghttp2-dev, libssl-dev, zlib1g-dev, liblzma-dev, libzstd-dev, libleveldb-dev, libsnappy-dev, libfarmhash-dev, \
-libre2-dev, libjpeg62-turbo-dev, libpng-dev, libwebp-dev, libxgboost-dev, libyaml-cpp-dev, libcurl4-openssl-dev, libpugixml-dev")
+libre2-dev, libjpeg62-turbo-dev, libpng-dev, libwebp-dev, libutf8proc-dev, libsentencepiece-dev, libxgboost-dev, libyaml-cpp-dev, libcurl4-openssl-dev, libpugixml-dev")
 include(CPack)

@@ -13,6 +13,7 @@
 #include "muster/data/records/cifar10.h"
 #include "muster/data/records/synthetic_census.h"
 #include "muster/data/records/synthetic_images.h"
+#include "muster/data/records/synthetic_reviews.h"
 
 namespace muster::cli {
 namespace {
@@ -148,6 +149,25 @@ void synth_pictures(const RecordsSynthOptions& options) {
   report(options, "test", test);
 }
 
+void write_reviews(const RecordsSynthOptions& options, const std::string& set,
+                   const SyntheticReviews& reviews) {
+  std::string lines;
+  for (std::size_t i = 0; i < reviews.size(); ++i) {
+    lines += fmt::format("{}\t{}\n", reviews.labels[i], reviews.texts[i]);
+  }
+  write(options, set + ".tsv", lines);
+  fmt::print("{}/{}.tsv: {} reviews, best possible accuracy {:.4f}\n", options.output, set,
+             reviews.size(), reviews.best_accuracy());
+}
+
+void synth_reviews(const RecordsSynthOptions& options) {
+  write(options, "vocab.txt", synthetic_review_vocabulary());
+  write_reviews(options, "train",
+                make_synthetic_reviews({.count = options.train, .seed = options.seed}));
+  write_reviews(options, "eval",
+                make_synthetic_reviews({.count = options.test, .seed = test_seed(options)}));
+}
+
 void add_census(CLI::App& command) {
   const SyntheticCensusOptions defaults;
   const auto options = add_flags(command, defaults.train, defaults.test);
@@ -165,6 +185,10 @@ void add_pictures(CLI::App& command) {
   const auto options = add_flags(command, 2'000, 500);
   command.callback([options] { synth_pictures(*options); });
 }
+void add_reviews(CLI::App& command) {
+  const auto options = add_flags(command, 8'000, 1'000);
+  command.callback([options] { synth_reviews(*options); });
+}
 
 constexpr Command kSynthCommands[] = {
     {"census", "people in the columns of Census Income, as CSV; prints the best possible AUC",
@@ -172,6 +196,7 @@ constexpr Command kSynthCommands[] = {
     {"cifar10", "pictures in the layout of CIFAR-10's binary version", add_cifar10},
     {"mnist", "digits in the layout of MNIST's IDX files", add_mnist},
     {"pictures", "JPEGs of different sizes in folders of ten classes", add_pictures},
+    {"reviews", "reviews with a label per line, and a vocabulary of word pieces", add_reviews},
 };
 
 }  // namespace

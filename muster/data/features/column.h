@@ -185,6 +185,21 @@ class IdentityColumn final : public Column, public IdSource {
   std::optional<std::int64_t> default_value_;
 };
 
+class TokenizerColumn final : public Column, public IdSource {
+ public:
+  TokenizerColumn(std::string key, TokenizerPtr tokenizer, std::int64_t max_tokens);
+
+  const std::string& key() const { return name(); }
+  FeatureSpecs parse_specs() const override;
+  const IdSource* ids() const override { return this; }
+  std::int64_t num_buckets() const override { return tokenizer_->size(); }
+  ColumnIds compute_ids(ColumnBatch& batch) const override;
+
+ private:
+  TokenizerPtr tokenizer_;
+  std::int64_t max_tokens_;
+};
+
 class WeightedColumn final : public Column, public IdSource {
  public:
   WeightedColumn(const FeatureColumn& categorical, std::string weight_key);

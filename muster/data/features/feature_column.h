@@ -12,6 +12,7 @@
 #include "muster/base/file_system.h"
 #include "muster/data/features/features.h"
 #include "muster/data/records/parse_spec.h"
+#include "muster/data/text/tokenizer.h"
 
 namespace muster {
 
@@ -122,6 +123,12 @@ FeatureColumn categorical_column_with_vocabulary_file(
 FeatureColumn categorical_column_with_identity(std::string key, std::int64_t num_buckets,
                                                std::optional<std::int64_t> default_value = {});
 
+/// The tokens of text: as many ids for an example as its strings have tokens, without special ones,
+/// the first `max_tokens` of them where that is not 0. A graph has no tokenizer, so that an export
+/// refuses it: one that takes ids has an identity column.
+FeatureColumn categorical_column_with_tokenizer(std::string key, TokenizerPtr tokenizer,
+                                                std::int64_t max_tokens = 0);
+
 /// The name is `<categorical>_weighted_by_<weight_key>`.
 FeatureColumn weighted_categorical_column(const FeatureColumn& categorical, std::string weight_key);
 
@@ -165,6 +172,8 @@ FeatureColumn sequence_categorical_column_with_vocabulary_list(std::string key,
 FeatureColumn sequence_categorical_column_with_vocabulary_file(
     std::string key, const Path& file, std::optional<std::int64_t> vocabulary_size = {},
     VocabularyOptions options = {});
+FeatureColumn sequence_categorical_column_with_tokenizer(std::string key, TokenizerPtr tokenizer,
+                                                         std::int64_t max_tokens = 0);
 
 /// Features of a tf.Example that all columns need. Throws InvalidArgument, naming the key and both
 /// columns, where they disagree.
