@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 }
 
 std::vector<std::string> muster::fuzz::seeds() {
-  // Of spm_train 0.1.97: unigrams with a table of normalisation.
+  // Unigrams with a table of normalisation, made by spm_train 0.1.97.
   return {muster::base64_decode(
       "Cg4KBTx1bms+FQAAAAAYAgoMCgM8cz4VAAAAABgDCg0KBDwvcz4VAAAAABgDCg4KBTxwYWQ+FQAAAAAYAwoPCgY8"
       "bWFzaz4VAAAAABgECgoKA+KWgRWnR/u/CggKAWUV89cywAoICgFpFVynN8AKCAoBcxVZmDjACggKAXQV2bk6wAoI"

@@ -163,7 +163,7 @@ void WordMerger::finish(std::vector<std::int64_t>& ids) {
     const Candidate best = candidates_.top();
     candidates_.pop();
     Symbol& left = symbols_[best.left];
-    // What it was about may have been joined with something else meanwhile.
+    // One of the two symbols may have been joined with something else meanwhile.
     if (left.gone || left.id != best.left_id || left.next == kNone) continue;
     Symbol& right = symbols_[left.next];
     if (right.id != best.right_id) continue;
