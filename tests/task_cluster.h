@@ -7,7 +7,6 @@
 
 #include <chrono>
 #include <memory>
-#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -15,6 +14,7 @@
 
 #include "muster/data/checkpoint/checkpoint.h"
 #include "muster/orchestration/launch/ports.h"
+#include "muster/testing/hosts/hosts.h"
 #include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/testing/words.h"
@@ -29,6 +29,8 @@ struct TaskClusterOptions {
   testing::Words environment{};
   /// Whether all tasks have the chief's folder, as on a disk that they share.
   bool shares_folder = false;
+  /// Where tasks run, dealt in turn, with addresses by name; else all are here, on loopback.
+  const testing::Hosts* hosts = nullptr;
 };
 
 /// A chief, workers and servers as processes of CLUSTER_JOB, each with a model folder of its own
@@ -43,11 +45,10 @@ class TaskCluster {
         flags_(std::move(flags)),
         environment_(std::move(options.environment)),
         shares_folder_(options.shares_folder),
+        hosts_(options.hosts),
         ports_(1 + workers + servers, {}) {
-    const std::span all(ports_.numbers());
-    cluster_ =
-        fmt::format(R"({{"chief": [{}], "worker": [{}], "ps": [{}]}})", addresses(all.first(1)),
-                    addresses(all.subspan(1, workers)), addresses(all.last(servers)));
+    cluster_ = fmt::format(R"({{"chief": [{}], "worker": [{}], "ps": [{}]}})", addresses(0, 1),
+                           addresses(1, workers), addresses(1 + workers, servers));
     tasks_.resize(1 + workers + servers + (options.has_evaluator ? 1 : 0));
     if (options.starts) start_all();
   }
@@ -66,6 +67,8 @@ class TaskCluster {
   Path chief_folder() const { return folder_ / name(0); }
   /// Working folder of all tasks.
   const Path& root() const { return folder_.path(); }
+  /// Where a task runs, if hosts were given.
+  std::size_t host_of(std::size_t task) const { return task % hosts_->size(); }
 
   void start_all() {
     for (std::size_t i = 0; i < tasks_.size(); ++i) start(i);
@@ -80,6 +83,9 @@ class TaskCluster {
     own.environment.push_back(
         fmt::format(R"(TF_CONFIG={{"cluster": {}, "task": {{"type": "{}", "index": {}}}}})",
                     cluster_, place.substr(0, dash), place.substr(dash + 1)));
+    if (hosts_ != nullptr) {
+      own.environment.push_back(hosts_->space(host_of(task)).variable());
+    }
     tasks_[task] = std::make_unique<testing::RunningProgram>(
         CLUSTER_JOB, testing::Words{"--model-dir", folder(task).string()} + flags_ + more, own);
   }
@@ -137,10 +143,12 @@ class TaskCluster {
   }
 
  private:
-  static std::string addresses(std::span<const std::uint16_t> ports) {
+  std::string addresses(std::size_t first, std::size_t count) const {
     std::string list;
-    for (const auto port : ports) {
-      list += fmt::format("{}\"127.0.0.1:{}\"", list.empty() ? "" : ", ", port);
+    for (std::size_t task = first; task < first + count; ++task) {
+      list += fmt::format("{}\"{}:{}\"", list.empty() ? "" : ", ",
+                          hosts_ == nullptr ? "127.0.0.1" : testing::Hosts::name(host_of(task)),
+                          ports_[task]);
     }
     return list;
   }
@@ -151,6 +159,7 @@ class TaskCluster {
   testing::Words flags_;
   testing::Words environment_;
   bool shares_folder_;
+  const testing::Hosts* hosts_;
   launch::ReservedPorts ports_;
   std::string cluster_;
   std::vector<std::unique_ptr<testing::RunningProgram>> tasks_;
