@@ -515,5 +515,81 @@ TEST(ClusterExplain, ExitsWithTwoAndTheReason) {
   EXPECT_THAT(run.err, HasSubstr("cluster must have one \"chief\""));
 }
 
+// ---------------------------------------------------------------------------------------- hosts
+
+/// Launches on hosts that a script stands for, which runs what it is given as sshd would.
+class LaunchOnHosts : public Launch {
+ protected:
+  std::vector<std::string> on_hosts(const std::string& script, std::vector<std::string> flags) {
+    write_bytes(dir_ / "ssh", R"sh(
+dir=$1
+shift
+echo "$*" | tr '\n' ' ' >> "$dir/ssh_words"
+while [ "$1" != -- ]; do shift; done
+echo "$2" >> "$dir/asked"
+exec env -i PATH="$PATH" /bin/sh -c "$3"
+)sh");
+    flags.insert(flags.end(),
+                 {"--ssh", "/bin/sh " + (dir_ / "ssh").string() + " " + dir_.path().string()});
+    return words(script, std::move(flags));
+  }
+  std::vector<std::string> asked() const {
+    std::istringstream text(read_bytes(dir_ / "asked"));
+    std::vector<std::string> hosts{std::istream_iterator<std::string>(text), {}};
+    std::sort(hosts.begin(), hosts.end());
+    return hosts;
+  }
+};
+
+TEST_F(LaunchOnHosts, TasksAreDealtInTurnAndLearnTheirAddresses) {
+  const Outcome outcome =
+      run_program(MUSTER_PROGRAM, on_hosts("note \"$TF_CONFIG\"; [ $task != worker1 ] || exit 3",
+                                           {"--workers", "2", "--ps", "1", "--hosts", "a,me@b,c"}));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(asked(), ElementsAre("a", "a", "c", "me@b"));
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("worker:1 failed status=3"), HasSubstr("started worker:0 pid=")));
+  EXPECT_THAT(notes().front(), AllOf(HasSubstr(R"({"master":["a:)"), HasSubstr(R"("ps":["a:)"),
+                                     HasSubstr(R"("worker":["b:)"), HasSubstr(R"(,"c:)")));
+}
+
+TEST_F(LaunchOnHosts, TheSecretIsInNoCommandLine) {
+  const Outcome outcome =
+      run_program(MUSTER_PROGRAM,
+                  on_hosts("note \"$MUSTER_SECRET $MUSTER_EXTRA\"",
+                           {"--workers", "0", "--ps", "0", "--hosts", "a"}),
+                  {"MUSTER_SECRET=a long random text", "MUSTER_EXTRA=it's \"quoted\""});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(notes(), ElementsAre("a long random text it's \"quoted\""));
+  EXPECT_THAT(read_bytes(dir_ / "ssh_words"), Not(HasSubstr("random")));
+}
+
+TEST_F(LaunchOnHosts, ASignalIsPassedOnToTheTaskAndItsEndWaitedFor) {
+  RunningProgram launcher(MUSTER_PROGRAM,
+                          on_hosts("trap 'sleep 0.1; note saved; exit 143' TERM; note ready; hold",
+                                   {"--workers", "0", "--ps", "0", "--hosts", "a"}));
+  ASSERT_TRUE(eventually([&] { return noted(1); }));
+  launcher.send(SIGTERM);
+  EXPECT_EQ(launcher.wait().status, 143);
+  EXPECT_TRUE(has_note("saved"));
+}
+
+TEST_F(LaunchOnHosts, ATaskEndsWhenItsLauncherIsKilled) {
+  RunningProgram launcher(MUSTER_PROGRAM,
+                          on_hosts("trap 'note ended; exit 143' TERM; note ready; hold",
+                                   {"--workers", "0", "--ps", "0", "--hosts", "a"}));
+  ASSERT_TRUE(eventually([&] { return noted(1); }));
+  launcher.send(SIGKILL);
+  launcher.wait();
+  EXPECT_TRUE(eventually([&] { return has_note("ended"); }));
+}
+
+TEST_F(LaunchOnHosts, NamesThatSshWouldTakeForOptionsAreRefused) {
+  const Outcome outcome = run_program(
+      MUSTER_PROGRAM, on_hosts("", {"--workers", "0", "--ps", "0", "--hosts", "-oProxyCommand=x"}));
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("not the name of a host: '-oProxyCommand=x'"));
+}
+
 }  // namespace
 }  // namespace muster

@@ -38,6 +38,8 @@ struct LaunchFlags {
   std::string job_name{};
   std::string hypothesis{};
   std::string bind = "auto";
+  std::string hosts{};
+  std::string ssh = "ssh";
   bool dry_run = false;
 };
 
@@ -55,11 +57,11 @@ auto parsed(const char* flag, const std::string& text, Parse parse) {
   }
 }
 
-std::vector<std::string> split_list(const std::string& list) {
+std::vector<std::string> split_list(const std::string& list, char separator = ',') {
   std::vector<std::string> parts;
   std::size_t begin = 0;
   while (begin <= list.size()) {
-    const auto comma = std::min(list.find(',', begin), list.size());
+    const auto comma = std::min(list.find(separator, begin), list.size());
     if (comma > begin) parts.push_back(list.substr(begin, comma - begin));
     begin = comma + 1;
   }
@@ -89,6 +91,8 @@ launch::LaunchOptions to_options(const LaunchFlags& flags) {
     options.cluster.gpus = split_list(flags.gpus);
   }
   options.command = program_arguments();
+  options.cluster.hosts = split_list(flags.hosts);
+  options.ssh = split_list(flags.ssh, ' ');
   if (!flags.port_range.empty()) {
     options.port_range = parsed("--port-range", flags.port_range, launch::parse_port_range);
   }
@@ -178,6 +182,10 @@ void add_cluster_flags(CLI::App& command, LaunchFlags& flags) {
           "Bind tasks to a processor each, or several where there are more tasks "
           "(processor), or let the system move them (none); auto: where it pays, from eight "
           "tasks without ps on")
+      ->capture_default_str();
+  command.add_option("--hosts", flags.hosts,
+                     "Hosts such as a,user@b, on which ssh starts the tasks in turn");
+  command.add_option("--ssh", flags.ssh, "The ssh that does, with options of its own")
       ->capture_default_str();
   command.add_option("--port-range", flags.port_range, "Take ports from FIRST-LAST only");
 }

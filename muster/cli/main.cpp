@@ -29,7 +29,7 @@ constexpr Command kCommands[] = {
     {"models", "create, list, describe and delete served models", add_models},
     {"versions", "create, list and choose versions of served models", add_versions},
     {"cluster", "explain a task's environment; check logs of parameter servers", add_cluster},
-    {"launch", "start and stop a program as a cluster on this host", add_launch},
+    {"launch", "start and stop a program as a cluster on this host or others", add_launch},
     {"kubernetes", "print manifests for a Kubernetes cluster", add_kubernetes},
     {"local", "train or predict on this host, as gcloud's local train and local predict do",
      add_local},

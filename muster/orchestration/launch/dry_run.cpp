@@ -1,23 +1,13 @@
 #include <fmt/core.h>
 
 #include <string>
-#include <string_view>
 
 #include "muster/orchestration/launch/launch_plan_internal.h"
 #include "muster/orchestration/launch/secret.h"
+#include "muster/orchestration/launch/shell_words_internal.h"
 
 namespace muster::launch {
 namespace {
-
-// In single quotes, so that a shell takes it as it is.
-std::string for_shell(const std::string& word) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
 
 std::string assignment(const std::string& entry) {
   const auto equals = entry.find('=');
@@ -35,6 +25,8 @@ std::string dry_run(const LaunchOptions& options) {
   }
   for (const LaunchTask& task : tasks_of(options, reserve_ports(options))) {
     text += fmt::format("# {}\n", task.task.name());
+    // Every line is for the host that its task is on.
+    if (!task.host.empty()) text += fmt::format("# on {}\n", task.host);
     if (options.working_directory) {
       text += fmt::format("cd {} && ", for_shell(options.working_directory->string()));
     }

@@ -31,6 +31,8 @@ std::vector<std::uint16_t> ports_in_a_row(const LaunchOptions& options) {
 }
 
 void bind(std::vector<LaunchTask>& tasks, const LaunchOptions& options) {
+  // Processors of other hosts are not known here.
+  if (!options.cluster.hosts.empty()) return;
   std::vector<LaunchTask*> training;
   for (LaunchTask& task : tasks) {
     if (task.is_ps()) return;
@@ -46,11 +48,27 @@ void bind(std::vector<LaunchTask>& tasks, const LaunchOptions& options) {
   }
 }
 
+void check_hosts(const LaunchOptions& options) {
+  if (options.cluster.hosts.empty()) return;
+  for (const std::string& host : options.cluster.hosts) {
+    // ssh would take it for an option, or a shell for more than a name.
+    if (host.empty() || host.front() == '-' || host.find_first_of(" \t\n,/'\"") != host.npos) {
+      throw InvalidArgument("not the name of a host: '{}'", host);
+    }
+  }
+  if (options.cluster.is_single) throw InvalidArgument("a single process needs no hosts");
+  if (options.ssh.empty()) throw InvalidArgument("no ssh to start tasks on hosts with");
+  if (options.binding == Binding::kProcessor) {
+    throw InvalidArgument("tasks are bound to processors of this host only; leave out the hosts");
+  }
+}
+
 }  // namespace
 
 void check_launch(const LaunchOptions& options) {
   if (options.command.empty()) throw InvalidArgument("no program to start");
   if (options.log_dir.empty()) throw InvalidArgument("the folder of the logs has an empty name");
+  check_hosts(options);
   ports_needed(options.cluster);  // Throws for counts that make no cluster.
   if (options.least_workers && *options.least_workers > options.cluster.workers) {
     throw InvalidArgument("at least {} workers are more than at most {}", *options.least_workers,

@@ -17,6 +17,7 @@
 #include "muster/orchestration/launch/launch_diary_internal.h"
 #include "muster/orchestration/launch/launch_plan_internal.h"
 #include "muster/orchestration/launch/merged_log.h"
+#include "muster/orchestration/launch/remote_task_internal.h"
 #include "muster/orchestration/launch/running_task_internal.h"
 #include "muster/orchestration/launch/scale.h"
 #include "muster/orchestration/launch/secret.h"
@@ -121,11 +122,7 @@ class Launcher {
   std::vector<LaunchTask> choose_tasks();
 
   void start(Running& running) {
-    running.pid = process::start_process({.command = options_.command,
-                                          .environment = running.task.environment,
-                                          .log = file_of(running.task, ".log"),
-                                          .working_directory = options_.working_directory,
-                                          .processor = running.task.processor});
+    start_task(options_, running, file_of(running.task, ".log"));
     guard_.watch(running.pid);
     running.started = Clock::now();
     running.restart_at.reset();
@@ -357,15 +354,10 @@ class Launcher {
     }
   }
 
-  static void send(Running& running, int signal) {
-    ::kill(-running.pid, signal);
-    running.was_asked = true;
-  }
-
   void ask_to_end(Running& running, Clock::time_point now) {
     log::info("asking {} to end pid={} signal={}", running.task.task.name(), running.pid,
               stop_signal_);
-    send(running, stop_signal_);
+    running.send(stop_signal_);
     running.stop_at.reset();
     running.kill_at = now + options_.grace;
   }
@@ -374,13 +366,13 @@ class Launcher {
     if (options_.end_of_others == EndOfOthers::kGrace) {
       log::warning("killing {} pid={}, which did not end", running.task.task.name(), running.pid);
     }
-    send(running, SIGKILL);
+    running.send(SIGKILL);
     running.kill_at.reset();
   }
 
   void kill_all() {
     for (Running& running : tasks_) {
-      if (running.runs()) send(running, SIGKILL);
+      if (running.runs()) running.send(SIGKILL);
       running.restart_at.reset();
     }
     for (Running& running : tasks_) {
@@ -396,7 +388,7 @@ class Launcher {
     if (stop_requests_ > 1) {
       log::warning("signal {} again: killing all tasks", signal);
       for (Running& running : tasks_) {
-        if (running.runs()) send(running, SIGKILL);
+        if (running.runs()) running.send(SIGKILL);
       }
     } else {
       log::warning("signal {}: passing it on; once more kills", signal);

@@ -45,6 +45,9 @@ struct LaunchOptions {
   /// Those that train; never where there are ps, whose work is another. They get
   /// MUSTER_HOST_PROCESSORS, the number of processors that they are on together.
   Binding binding = Binding::kAuto;
+  /// Starts tasks on hosts (LocalClusterOptions::hosts), in the folder that this process is in: the
+  /// words before its options.
+  std::vector<std::string> ssh{"ssh"};
   /// The program and its arguments, the same for every task.
   std::vector<std::string> command{};
   std::optional<Path> working_directory{};

@@ -34,14 +34,36 @@ void check(const LocalClusterOptions& options) {
   }
 }
 
-std::string address_of(std::uint16_t port) { return fmt::format("localhost:{}", port); }
-
-// Jobs to addresses, in the order in which ports are given.
-struct Addresses {
-  std::vector<std::string> chief;
-  std::vector<std::string> ps;
-  std::vector<std::string> workers;
+struct Place {
+  std::string host;
+  std::string address;
 };
+
+// Jobs to places, in the order in which ports are given.
+struct Addresses {
+  std::vector<Place> chief;
+  std::vector<Place> ps;
+  std::vector<Place> workers;
+};
+
+// ssh's "USER@HOST" as others reach it.
+std::string reachable(const std::string& host) {
+  const std::string name = host.substr(host.find('@') + 1);
+  return name.find(':') == std::string::npos ? name : fmt::format("[{}]", name);
+}
+
+Place place_of(const LocalClusterOptions& options, std::size_t turn, std::uint16_t port) {
+  if (options.hosts.empty()) return {"", fmt::format("localhost:{}", port)};
+  const std::string& host = options.hosts[turn % options.hosts.size()];
+  return {host, fmt::format("{}:{}", reachable(host), port)};
+}
+
+std::vector<std::string> addresses_of(const std::vector<Place>& places) {
+  std::vector<std::string> addresses;
+  addresses.reserve(places.size());
+  for (const Place& place : places) addresses.push_back(place.address);
+  return addresses;
+}
 
 Addresses deal(const LocalClusterOptions& options, const std::vector<std::uint16_t>& ports) {
   if (ports.size() != ports_needed(options)) {
@@ -49,9 +71,13 @@ Addresses deal(const LocalClusterOptions& options, const std::vector<std::uint16
   }
   Addresses addresses;
   const auto num_ps = static_cast<std::size_t>(options.ps);
+  const auto num_workers = static_cast<std::size_t>(options.workers);
   for (std::size_t i = 0; i < ports.size(); ++i) {
-    auto& job = i == 0 ? addresses.chief : i <= num_ps ? addresses.ps : addresses.workers;
-    job.push_back(address_of(ports[i]));
+    const bool is_ps = i > 0 && i <= num_ps;
+    // Ps come last, so that those that train are spread over the hosts.
+    const std::size_t turn = i == 0 ? 0 : is_ps ? num_workers + i : i - num_ps;
+    auto& job = i == 0 ? addresses.chief : is_ps ? addresses.ps : addresses.workers;
+    job.push_back(place_of(options, turn, ports[i]));
   }
   return addresses;
 }
@@ -60,9 +86,11 @@ std::string tf_config(const LocalClusterOptions& options, const Addresses& addre
                       const std::optional<TaskSpec>& task) {
   ordered_json cluster = ordered_json::object();
   if (task) {
-    cluster[options.chief] = addresses.chief;
-    if (!addresses.ps.empty()) cluster[std::string(job::kPs)] = addresses.ps;
-    if (!addresses.workers.empty()) cluster[std::string(job::kWorker)] = addresses.workers;
+    cluster[options.chief] = addresses_of(addresses.chief);
+    if (!addresses.ps.empty()) cluster[std::string(job::kPs)] = addresses_of(addresses.ps);
+    if (!addresses.workers.empty()) {
+      cluster[std::string(job::kWorker)] = addresses_of(addresses.workers);
+    }
   }
   ordered_json config;
   if (options.job_json) config["job"] = ordered_json::parse(*options.job_json);
@@ -126,19 +154,23 @@ std::vector<LaunchTask> local_cluster(const LocalClusterOptions& options,
   if (options.is_single) return {single_task(options)};
   const Addresses addresses = deal(options, ports);
   std::vector<LaunchTask> tasks;
-  const auto add = [&](std::string_view job, const std::vector<std::string>& list) {
+  const auto add = [&](std::string_view job, const std::vector<Place>& list) {
     for (std::size_t i = 0; i < list.size(); ++i) {
       const TaskSpec task{std::string(job), static_cast<std::int64_t>(i)};
       tasks.push_back({task,
                        file_name(task, list.size()),
-                       list[i],
-                       {"TF_CONFIG=" + tf_config(options, addresses, task)}});
+                       list[i].address,
+                       {"TF_CONFIG=" + tf_config(options, addresses, task)},
+                       std::nullopt,
+                       list[i].host});
     }
   };
   add(job::kPs, addresses.ps);
   add(options.chief, addresses.chief);
   add(job::kWorker, addresses.workers);
-  add(job::kEvaluator, std::vector<std::string>(static_cast<std::size_t>(options.evaluators)));
+  const Place beside_the_chief{addresses.chief.front().host, ""};
+  add(job::kEvaluator,
+      std::vector<Place>(static_cast<std::size_t>(options.evaluators), beside_the_chief));
   if (share_gpus(options)) name_hosts(tasks);
   std::size_t turn = 0;
   for (LaunchTask& task : tasks) {

@@ -10,8 +10,8 @@
 
 namespace muster::launch {
 
-/// Which tasks a cluster on this host has. The defaults are those of the samples' script: a master,
-/// two workers and a ps.
+/// Which tasks a cluster has, on this host or on others. The defaults are those of the samples'
+/// script: a master, two workers and a ps.
 struct LocalClusterOptions {
   /// "master", which also evaluates, or "chief".
   std::string chief{job::kMaster};
@@ -24,6 +24,9 @@ struct LocalClusterOptions {
   std::optional<std::vector<std::string>> gpus{};
   /// One process that is told of no cluster; the counts are not looked at.
   bool is_single = false;
+  /// Where tasks run, "HOST" or "USER@HOST", dealt in turn to the chief, workers and ps; evaluators
+  /// are with the chief. Without any, all tasks are here.
+  std::vector<std::string> hosts{};
   /// The map `job` of TF_CONFIG, as JSON, for programs that look at it.
   std::optional<std::string> job_json{};
 };
@@ -33,12 +36,14 @@ struct LaunchTask {
   TaskSpec task;
   /// Name of its files: "master", "worker0", "ps" (or "ps0" if there are several).
   std::string name;
-  /// "localhost:27182"; empty for an evaluator.
+  /// "localhost:27182", or its host's; empty for an evaluator.
   std::string address;
   /// NAME=value, over the launcher's own environment.
   std::vector<std::string> environment;
-  /// Where it runs alone, if so.
+  /// The processor on which it runs alone, if so.
   std::optional<int> processor{};
+  /// The host that ssh is given; empty for this one.
+  std::string host{};
 
   bool is_chief() const;
   bool is_ps() const { return task.type == job::kPs; }

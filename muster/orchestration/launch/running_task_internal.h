@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "muster/base/program.h"
 #include "muster/base/wait.h"
 #include "muster/orchestration/launch/local_cluster.h"
+#include "muster/orchestration/process/descriptor.h"
 #include "muster/orchestration/process/task_process.h"
 
 namespace muster::launch {
@@ -46,7 +48,11 @@ struct Running {
   bool was_asked = false;
   /// By scale(), when others had run for a while.
   bool is_late = false;
+  /// Connection to a task on another host, which takes signals by name.
+  std::unique_ptr<process::Descriptor> control{};
 
+  /// Sends a signal to it and to what it has started.
+  void send(int signal);
   bool runs() const { return pid > 0; }
   bool is_over() const { return !runs() && !restart_at; }
 };

@@ -40,7 +40,7 @@ struct Prepared {
   char* const* argv;
   char* const* environment;
   const char* working_directory;
-  int nothing;
+  int input;
   int log;
   int failure;
   pid_t parent;
@@ -65,7 +65,7 @@ void restore_signals() {
   if (prepared.processors != nullptr) {
     ::sched_setaffinity(0, sizeof(*prepared.processors), prepared.processors);
   }
-  ::dup2(prepared.nothing, STDIN_FILENO);
+  ::dup2(prepared.input, STDIN_FILENO);
   ::dup2(prepared.log, STDOUT_FILENO);
   ::dup2(prepared.log, STDERR_FILENO);
   if (prepared.working_directory == nullptr || ::chdir(prepared.working_directory) == 0) {
@@ -126,7 +126,7 @@ pid_t start_process(const StartOptions& options) {
   const Prepared prepared{.argv = argv.data(),
                           .environment = environment.data(),
                           .working_directory = folder.empty() ? nullptr : folder.c_str(),
-                          .nothing = nothing.get(),
+                          .input = options.input.value_or(nothing.get()),
                           .log = log.get(),
                           .failure = failure_of_child.get(),
                           .parent = ::getpid(),

@@ -20,9 +20,11 @@ struct StartOptions {
   std::optional<Path> working_directory{};
   /// All of its threads run there.
   std::optional<int> processor{};
+  /// Its standard input; none without a value. The caller closes it.
+  std::optional<int> input{};
 };
 
-/// Starts a process that leads a process group of its own, has no standard input, and gets SIGTERM
+/// Starts a process that leads a process group of its own, gets SIGTERM
 /// when the thread that calls this ends. Throws what the failed system call says, naming the
 /// program: NotFound if there is none.
 pid_t start_process(const StartOptions& options);
