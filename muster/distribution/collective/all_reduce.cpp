@@ -8,6 +8,10 @@
 namespace muster::internal {
 namespace {
 
+// Bytes that a fast network between distant hosts carries, 10 Gbit/s.
+constexpr double kBytesPerMicrosecond = 1250;
+constexpr std::int64_t kMostBytesAhead = std::int64_t{64} << 20;
+
 bool is_empty(const FlatRange& range) { return range.first == range.last; }
 
 }  // namespace
@@ -83,9 +87,31 @@ std::optional<StepGradients> AllReduce::take_block(std::size_t from, const RankR
   return message;
 }
 
+// The next of its kind: sums may come between parts, wherever the sender has got to.
+template <typename Message>
+std::optional<Message> AllReduce::take_slice(std::size_t from) {
+  auto& due = std::get<std::deque<Message>>(early_);
+  while (due.empty()) {
+    const auto number = group_.await(from, what_);
+    if (!number) return std::nullopt;
+    if (*number == kKind<SliceSum>.number) {
+      auto sum = group_.take<SliceSum>(from, what_);
+      if (!sum) return std::nullopt;
+      std::get<std::deque<SliceSum>>(early_).push_back(std::move(*sum));
+    } else {
+      auto part = group_.take<SlicePart>(from, what_);
+      if (!part) return std::nullopt;
+      std::get<std::deque<SlicePart>>(early_).push_back(std::move(*part));
+    }
+  }
+  std::optional<Message> message(std::move(due.front()));
+  due.pop_front();
+  return message;
+}
+
 template <typename Message>
 std::optional<at::Tensor> AllReduce::take_values(std::size_t from, const FlatRange& piece) {
-  const auto message = group_.take_unless_stopped<Message>(from, what_);
+  const auto message = take_slice<Message>(from);
   if (!message) return std::nullopt;
   const at::ScalarType type = slices_.is_compressed ? at::kBFloat16 : at::kFloat;
   return message->values.as_tensor({size_of(piece)}, type).to(at::kFloat);
@@ -96,6 +122,25 @@ std::optional<at::Tensor> AllReduce::take_values(std::size_t from, const FlatRan
 // As it travels.
 at::Tensor AllReduce::packed(const at::Tensor& values) const {
   return slices_.is_compressed ? values.to(at::kBFloat16) : values;
+}
+
+// Pieces that are sent before the first of the partner's has come: one on the same host, and as
+// many as a fast network carries meanwhile where the partner is far away. Each side has its own
+// view.
+std::int64_t AllReduce::pieces_ahead(std::size_t partner) const {
+  if (slices_.pieces_ahead) return *slices_.pieces_ahead;
+  const auto round_trip = group_.round_trip(partner);
+  if (!round_trip) return 1;
+  const std::int64_t bytes = slices_.piece * (slices_.is_compressed ? 2 : 4);
+  const auto on_the_way = static_cast<std::int64_t>(static_cast<double>(round_trip->count()) / 2 *
+                                                    kBytesPerMicrosecond);
+  return 1 + std::min(on_the_way, kMostBytesAhead) / bytes;
+}
+
+// With the block, whose own way would else be waited for first.
+void AllReduce::send_first_parts(std::size_t to, const FlatRange& give) {
+  ahead_ = pieces_ahead(to);
+  for (std::int64_t number = 0; number < ahead_; ++number) send_parts(to, piece_of(give, number));
 }
 
 void AllReduce::send_parts(std::size_t to, const FlatRange& piece) {
@@ -154,18 +199,18 @@ bool AllReduce::take_sum(std::size_t from, const FlatRange& piece) {
   return true;
 }
 
-// Gives one range to the partner and adds what it has of the other. At the last stage what is added
-// up is the sum over all, and goes back at once where all tasks get all.
+// Gives one range to the partner, which has been sent its first pieces, and adds what it has of the
+// other. At the last stage what is added up is the sum over all, and goes back at once where all
+// tasks get all.
 bool AllReduce::reduce(std::size_t partner, const StepGradients& other, const FlatRange& give,
                        const FlatRange& keep, bool is_last) {
   const bool is_summed = is_last && !is_divided() && block_.present + other.present > 0;
   Parts next;
-  // Always one piece ahead, so that no side waits for one that is only now being sent. Both sides
-  // take in the order in which the other sends: parts 0, parts 1, sum 0, parts 2, sum 1, ...
-  send_parts(partner, piece_of(give, 0));
+  // Always some pieces ahead, so that no side waits for one that is only now being sent: parts 0,
+  // parts 1, sum 0, parts 2, sum 1, ... where one is enough.
   const std::int64_t pieces = std::max(pieces_of(give), pieces_of(keep));
   for (std::int64_t number = 0; number < pieces; ++number) {
-    send_parts(partner, piece_of(give, number + 1));
+    send_parts(partner, piece_of(give, number + ahead_));
     const FlatRange piece = piece_of(keep, number);
     if (!is_empty(piece) && !add_piece(partner, other, piece, keep, next)) return false;
     if (!is_summed) continue;
@@ -174,9 +219,13 @@ bool AllReduce::reduce(std::size_t partner, const StepGradients& other, const Fl
       view_of(sum_, sum_begin_, piece).copy_(packed(sum));
     }
     send_sum(partner, piece);
-    if (number > 0 && !take_sum(partner, piece_of(give, number - 1))) return false;
+    const std::int64_t due = number - ahead_;
+    if (due >= 0 && !take_sum(partner, piece_of(give, due))) return false;
   }
-  if (is_summed && pieces > 0 && !take_sum(partner, piece_of(give, pieces - 1))) return false;
+  for (std::int64_t due = std::max<std::int64_t>(0, pieces - ahead_); is_summed && due < pieces;
+       ++due) {
+    if (!take_sum(partner, piece_of(give, due))) return false;
+  }
   dense_ = std::move(next);
   range_ = keep;
   return true;
@@ -184,9 +233,12 @@ bool AllReduce::reduce(std::size_t partner, const StepGradients& other, const Fl
 
 // Slices of the sum, each to the other.
 bool AllReduce::swap_sums(std::size_t partner, const FlatRange& give, const FlatRange& take) {
-  send_sum(partner, piece_of(give, 0));
+  const std::int64_t ahead = pieces_ahead(partner);
+  for (std::int64_t number = 0; number < ahead; ++number) {
+    send_sum(partner, piece_of(give, number));
+  }
   for (std::int64_t number = 0; number < std::max(pieces_of(give), pieces_of(take)); ++number) {
-    send_sum(partner, piece_of(give, number + 1));
+    send_sum(partner, piece_of(give, number + ahead));
     if (!take_sum(partner, piece_of(take, number))) return false;
   }
   return true;
@@ -207,7 +259,10 @@ FlatRange AllReduce::sum_for(const RankRange& ranks) const {
 // For a task that takes part in no stage.
 bool AllReduce::be_summed_by(const Exchange::Stage& neighbour) {
   send_block(neighbour.partner);
-  if (is_sliced() && !reduce(neighbour.partner, {}, range_, {}, /*is_last=*/false)) return false;
+  if (is_sliced()) {
+    send_first_parts(neighbour.partner, range_);
+    if (!reduce(neighbour.partner, {}, range_, {}, /*is_last=*/false)) return false;
+  }
   auto all = take_block(neighbour.partner, {0, group_.size()}, block_);
   if (!all) return false;
   block_ = std::move(*all);
@@ -246,6 +301,7 @@ SharedRange AllReduce::share_at(std::size_t stage) const {
 
 bool AllReduce::exchange(const Exchange::Stage& stage, const SharedRange& shared, bool is_last) {
   send_block(stage.partner);
+  if (is_sliced()) send_first_parts(stage.partner, shared.given);
   auto other = take_block(stage.partner, stage.others, block_);
   if (!other) return false;
   if (is_sliced()) {

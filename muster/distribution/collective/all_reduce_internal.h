@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "muster/distribution/collective/shard_layout_internal.h"
@@ -44,6 +46,9 @@ struct SliceOptions {
   /// Where each task gets the sum of its own range of these alone, and `whole` has the size of that
   /// range; null: all get all.
   const ShardLayout* shards = nullptr;
+  /// Pieces that are sent before the first of the partner's has come, by each side as it likes; by
+  /// default as many as are on the way to where the partner is.
+  std::optional<std::int64_t> pieces_ahead{};
 };
 
 /// One step's sum over all tasks of a group by recursive doubling (Exchange). Large dense gradients
@@ -83,6 +88,8 @@ class AllReduce {
 
   std::int64_t pieces_of(const FlatRange& range) const;
   FlatRange piece_of(const FlatRange& range, std::int64_t number) const;
+  std::int64_t pieces_ahead(std::size_t partner) const;
+  void send_first_parts(std::size_t to, const FlatRange& give);
   bool reduce(std::size_t partner, const StepGradients& other, const FlatRange& give,
               const FlatRange& keep, bool is_last);
   at::Tensor packed(const at::Tensor& values) const;
@@ -92,6 +99,8 @@ class AllReduce {
   void send_sum(std::size_t to, const FlatRange& piece);
   bool take_sum(std::size_t from, const FlatRange& piece);
   bool swap_sums(std::size_t partner, const FlatRange& give, const FlatRange& take);
+  template <typename Message>
+  std::optional<Message> take_slice(std::size_t from);
   template <typename Message>
   std::optional<at::Tensor> take_values(std::size_t from, const FlatRange& piece);
 
@@ -112,6 +121,10 @@ class AllReduce {
   /// The sum over all, of the elements from `sum_begin_` on.
   at::Tensor sum_;
   std::int64_t sum_begin_ = 0;
+  /// Pieces that are sent to the partner of this stage before the first of its own has come.
+  std::int64_t ahead_ = 1;
+  /// Slices of the partner that came before others that are due first: it may be further ahead.
+  std::tuple<std::deque<SlicePart>, std::deque<SliceSum>> early_{};
 };
 
 }  // namespace muster::internal

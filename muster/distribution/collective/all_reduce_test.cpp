@@ -46,6 +46,8 @@ struct Layout {
   std::size_t tasks = 1;
   std::size_t sharing = 1;
   Way way = Way::kWhole;
+  /// Whether tasks send different numbers of pieces ahead.
+  bool has_own_ahead = false;
 };
 
 /// A few elements for each task, and most for the last.
@@ -140,7 +142,8 @@ PartialSums sums_of(const ReplicaRange& mine, const std::vector<bool>& has_batch
 }
 
 /// One task's part of a step; what it has of all then.
-PartialSums sum_in(Group& group, const std::vector<bool>& has_batch, Way way) {
+PartialSums sum_in(Group& group, const std::vector<bool>& has_batch, const Layout& layout) {
+  const Way way = layout.way;
   const bool is_sliced = way != Way::kWhole;
   const torch::NoGradGuard no_grad;
   const auto replicas = static_cast<std::int64_t>(has_batch.size());
@@ -163,7 +166,12 @@ PartialSums sum_in(Group& group, const std::vector<bool>& has_batch, Way way) {
   }
   AllReduce reduce(
       group, {.replicas = replicas, .flat_size = kFlat, .tables = {kTable}},
-      {.whole = whole, .piece = 700, .shards = way == Way::kDivided ? &shards : nullptr},
+      {.whole = whole,
+       .piece = 700,
+       .shards = way == Way::kDivided ? &shards : nullptr,
+       .pieces_ahead = layout.has_own_ahead
+                           ? std::optional(1 + static_cast<std::int64_t>(group.rank()) % 3)
+                           : std::nullopt},
       "gradients");
   auto sum = reduce.sum(std::move(message), std::move(dense));
   if (!sum) throw Internal("the run has ended");
@@ -186,8 +194,8 @@ void expect_sums_of_one_task(const Layout& layout, const std::vector<bool>& has_
   std::vector<std::future<PartialSums>> tasks;
   tasks.reserve(layout.tasks);
   for (std::size_t rank = 0; rank < layout.tasks; ++rank) {
-    tasks.push_back(std::async(
-        std::launch::async, [&, rank] { return sum_in(groups.of(rank), has_batch, layout.way); }));
+    tasks.push_back(std::async(std::launch::async,
+                               [&, rank] { return sum_in(groups.of(rank), has_batch, layout); }));
   }
   std::int64_t elements = 0;
   for (auto& task : tasks) {
@@ -216,6 +224,13 @@ TEST_P(AllReduceOverTasks, GivesTheBitsOfOneTask) {
   for (const std::size_t tasks : {2U, 3U, 6U, 8U}) {
     expect_sums_of_one_task({tasks, 1, GetParam()}, std::vector<bool>(8, true));
     expect_sums_of_one_task({tasks, 1, GetParam()}, std::vector<bool>(11, true));
+  }
+}
+
+TEST_P(AllReduceOverTasks, GivesTheSameBitsWhereTasksSendAheadAsTheyLike) {
+  for (const std::size_t tasks : {2U, 3U, 4U, 8U}) {
+    expect_sums_of_one_task({tasks, 1, GetParam(), /*has_own_ahead=*/true},
+                            std::vector<bool>(8, true));
   }
 }
 

@@ -126,6 +126,12 @@ class Group {
     Group& group_;
   };
 
+  /// Time of a message to that task and back, as the system has last seen it; nothing where it does
+  /// not tell.
+  std::optional<std::chrono::microseconds> round_trip(std::size_t rank) const {
+    return peers_[rank].connection->round_trip();
+  }
+
   /// Breaks off with those that are not in the next generation: a thread that sends to one of them,
   /// which may be stopped and take nothing, waits no longer. Any thread.
   void leave_behind(const GenerationPlan& next);

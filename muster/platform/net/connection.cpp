@@ -380,6 +380,10 @@ void Connection::close() noexcept { state_->close(); }
 
 void Connection::detach() noexcept { state_->detached = true; }
 
+std::optional<std::chrono::microseconds> Connection::round_trip() const {
+  return state_->socket->round_trip();
+}
+
 const std::string& Connection::peer() const { return state_->peer; }
 
 }  // namespace muster::net

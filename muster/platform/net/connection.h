@@ -127,6 +127,9 @@ class Connection {
   /// Lets it outlive the listener that took it, which closes it otherwise.
   void detach() noexcept;
 
+  /// Time of a message to the peer and back, as the system has last seen it; nothing where it does
+  /// not tell. Any thread.
+  std::optional<std::chrono::microseconds> round_trip() const;
   /// For messages: "worker:1 at 127.0.0.1:2222".
   const std::string& peer() const;
   const std::string& peer_task() const { return peer_task_; }

@@ -127,6 +127,15 @@ void Socket::drop_received() noexcept {
   }
 }
 
+std::optional<std::chrono::microseconds> Socket::round_trip() const {
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  if (::getsockopt(descriptor_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || info.tcpi_rtt == 0) {
+    return std::nullopt;
+  }
+  return std::chrono::microseconds(info.tcpi_rtt);
+}
+
 Endpoint Socket::local() const {
   Endpoint endpoint;
   endpoint.size = sizeof(endpoint.storage);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "muster/base/wait.h"
@@ -67,6 +68,10 @@ class Socket {
   void shut_down() noexcept;
   /// Throws away what has come, so that closing does not cut off what was sent.
   void drop_received() noexcept;
+
+  /// Time of a message to the peer and back, as the system has last seen it; nothing where it does
+  /// not tell.
+  std::optional<std::chrono::microseconds> round_trip() const;
 
   Endpoint local() const;
   Endpoint remote() const;
