@@ -10,6 +10,8 @@ find_package(Protobuf REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(LibLZMA REQUIRED)
 find_package(Zstd REQUIRED)
+# Without it, queries of SQLite databases are no tables.
+find_package(SQLite3 QUIET)
 find_package(Snappy REQUIRED)
 find_package(leveldb REQUIRED)
 find_package(FarmHash REQUIRED)

@@ -67,6 +67,6 @@ set(CPACK_COMPONENT_DEV_DESCRIPTION "Estimators for libtorch: headers, libraries
 # Packages that build projects of `muster new` and that the static libraries are linked with, as scripts/setup names them.
 set(CPACK_DEBIAN_DEV_PACKAGE_RECOMMENDS "mold, clang-19")
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "g++, cmake, ninja-build, libtorch-dev, libopenblas0-pthread, libfmt-dev, libsimdjson-dev, \
-libprotobuf-dev, protobuf-compiler, libnghttp2-dev, libssl-dev, zlib1g-dev, liblzma-dev, libzstd-dev, libleveldb-dev, libsnappy-dev, libfarmhash-dev, \
+libprotobuf-dev, protobuf-compiler, libnghttp2-dev, libssl-dev, zlib1g-dev, liblzma-dev, libzstd-dev, libsqlite3-dev, libleveldb-dev, libsnappy-dev, libfarmhash-dev, \
 libre2-dev, libjpeg62-turbo-dev, libpng-dev, libwebp-dev, libutf8proc-dev, libsentencepiece-dev, libxgboost-dev, libyaml-cpp-dev, libcurl4-openssl-dev, libpugixml-dev")
 include(CPack)

@@ -30,6 +30,7 @@ struct RecordsAnalyzeOptions {
   std::vector<std::string> files{};
   std::vector<std::string> other{};
   std::vector<std::string> columns{};
+  std::string query{};
   std::string label = "label";
   std::size_t words = 5;
   bool as_json = false;
@@ -38,7 +39,7 @@ struct RecordsAnalyzeOptions {
 /// The analysis of all files, each in a thread of its own: it does not depend on how many there
 /// are.
 TableAnalysis analyze_files(const std::vector<std::string>& patterns,
-                            const std::vector<std::string>& columns) {
+                            const RecordsAnalyzeOptions& options) {
   const std::vector<Path> files = expand_files(patterns);
   std::vector<std::optional<TableAnalysis>> parts(files.size());
   std::vector<std::exception_ptr> failures(files.size());
@@ -53,8 +54,8 @@ TableAnalysis analyze_files(const std::vector<std::string>& patterns,
         file = next++;
       }
       try {
-        parts[file] =
-            analyze_table(*open_table(files[file], {.columns = columns, .any_file = true}));
+        parts[file] = analyze_table(*open_table(
+            files[file], {.columns = options.columns, .any_file = true, .query = options.query}));
       } catch (...) {
         failures[file] = std::current_exception();
       }
@@ -165,10 +166,10 @@ json column_json(const ColumnSummary& column) {
 }
 
 void analyze(const RecordsAnalyzeOptions& options) {
-  const TableAnalysis analysis = analyze_files(options.files, options.columns);
+  const TableAnalysis analysis = analyze_files(options.files, options);
   std::vector<std::string> differences;
   if (!options.other.empty()) {
-    differences = analysis.differences(analyze_files(options.other, options.columns));
+    differences = analysis.differences(analyze_files(options.other, options));
   }
   if (options.as_json) {
     json columns = json::array();
@@ -191,15 +192,16 @@ void analyze(const RecordsAnalyzeOptions& options) {
 void add_records_analyze(CLI::App& command) {
   const auto options = std::make_shared<RecordsAnalyzeOptions>();
   command
-      .add_option(
-          "FILE", options->files,
-          "Files of one table: CSV with a header, TFRecord of tf.Examples, .parquet, .jsonl")
+      .add_option("FILE", options->files,
+                  "Files of one table: CSV with a header, TFRecord of tf.Examples, .parquet, "
+                  ".jsonl, SQLite")
       ->required();
   command.add_option("--compare", options->other,
                      "Files of evaluation, to be compared: missing values, distributions, unseen "
                      "words, rows in both");
   command.add_option("--columns", options->columns, "Columns to look at; none: all")
       ->delimiter(',');
+  command.add_option("--query", options->query, "A SELECT, for SQLite databases");
   command.add_option("--label", options->label, "The column whose values are all shown")
       ->capture_default_str();
   command.add_option("--words", options->words, "Most frequent values to print of other columns")

@@ -148,7 +148,7 @@ void print_text(std::uint64_t number, std::string_view record, const Parts& part
 }
 
 void run(const RecordsShowOptions& options) {
-  if (is_table(options.file)) return show_table(options);
+  if (is_table(options.file) || !options.query.empty()) return show_table(options);
   TFRecordSource source{Path(options.file)};
   if (options.skip > 0) source.seek(options.skip);
   Record record;
@@ -167,10 +167,12 @@ void add_records_show(CLI::App& command) {
   const auto options = std::make_shared<RecordsShowOptions>();
   command
       .add_option("FILE", options->file,
-                  "A TFRecord file, also a compressed one, or a table: .parquet, .jsonl")
+                  "A TFRecord file, also a compressed one, or a table: .parquet, .jsonl, an SQLite "
+                  "database")
       ->required();
   command.add_option("--limit", options->limit, "Records to print")->capture_default_str();
   command.add_option("--skip", options->skip, "Records to skip first")->capture_default_str();
+  command.add_option("--query", options->query, "A SELECT, for an SQLite database");
   command.add_option("--values", options->values, "Values to print per feature")
       ->capture_default_str();
   add_json_flag(command, options->as_json, "One JSON object per record or row, with all values");

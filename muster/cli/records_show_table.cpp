@@ -106,7 +106,7 @@ void print_table_row(const TableBlock& block, std::size_t row, const RecordsShow
 }  // namespace
 
 void show_table(const RecordsShowOptions& options) {
-  const auto reader = open_table(options.file, {.block_rows = 256});
+  const auto reader = open_table(options.file, {.block_rows = 256, .query = options.query});
   reader->seek(options.skip);
   std::uint64_t left = options.limit;
   while (left > 0) {

@@ -58,6 +58,7 @@
 #include "muster/data/tables/json_lines.h"
 #include "muster/data/tables/open_table.h"
 #include "muster/data/tables/parquet.h"
+#include "muster/data/tables/sqlite_table.h"
 #include "muster/data/tables/table.h"
 #include "muster/data/tables/table_files.h"
 #include "muster/data/text/byte_pair.h"

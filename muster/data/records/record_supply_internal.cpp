@@ -257,7 +257,8 @@ Compression detect(std::string_view first, const std::string& name,
   // A file this short says nothing; one whose first record may be passed over is taken as plain.
   if (first.size() < kHeaderBytes || options.skip_bad_records > 0) return Compression::kNone;
   throw DataLoss(
-      "{} record 0 at byte 0: the length does not match its checksum, and no gzip, zlib or xz data "
+      "{} record 0 at byte 0: the length does not match its checksum, and no gzip, zlib, xz or "
+      "zstd data "
       "begins here: not a TFRecord file, or its first bytes are damaged; to read on behind the "
       "damage, allow bad records to be skipped",
       name);

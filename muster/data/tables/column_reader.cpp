@@ -159,11 +159,32 @@ TableValues convert_values(T values, const Leaf&) {
   return values;
 }
 
-/// Moves the values at the front of `data` to the places of those that are valid; the others
-/// become empty. There are `present` of them.
+/// The value where `is_there` is 1, an empty one where it is 0.
+template <typename T>
+T kept_if(std::size_t is_there, const T& value) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    // Compilers make a branch of a choice between two doubles.
+    using Bits =
+        std::conditional_t<sizeof(T) == 8, std::uint64_t,
+                           std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint8_t>>;
+    const auto mask = static_cast<Bits>(Bits{0} - static_cast<Bits>(is_there));
+    return std::bit_cast<T>(static_cast<Bits>(std::bit_cast<Bits>(value) & mask));
+  } else {
+    return is_there != 0 ? value : T{};
+  }
+}
+
+/// Puts the values at the front of `data` into the places of those that are valid; the others
+/// become empty. There are `present` of them. Without a branch per value: which are missing is
+/// seldom foreseen.
 template <typename T>
 void spread(T* data, const std::uint8_t* valid, std::size_t count, std::size_t present) {
-  for (std::size_t i = count; i-- > 0;) data[i] = valid[i] != 0 ? data[--present] : T{};
+  for (std::size_t i = count; i-- > 0;) {
+    const std::size_t is_there = valid[i];
+    present -= is_there;
+    // Where it is missing, this is the value before, or the first one: not yet overwritten.
+    data[i] = kept_if(is_there, data[present]);
+  }
 }
 
 template <typename T>
@@ -367,8 +388,10 @@ class ColumnReaderOf final : public ColumnReader {
     std::array<std::uint8_t, kLevelStep> is_there;
     while (count > 0) {
       // A run of all may be longer than what packed levels have room for.
-      const HybridDecoder::Run run =
-          page_.definition.next(step.data(), std::min(count, kLevelStep));
+      const std::size_t most = std::min(count, kLevelStep);
+      const bool are_flags = leaf_.max_definition == 1;
+      const HybridDecoder::Run run = are_flags ? page_.definition.next_flags(is_there.data(), most)
+                                               : page_.definition.next(step.data(), most);
       if (run.is_repeated) {
         check_definition(run.value);
         const bool are_there = run.value == leaf_.max_definition;
@@ -379,7 +402,8 @@ class ColumnReaderOf final : public ColumnReader {
         }
         note_valid(valid, values.size(), at, run.count, are_there);
       } else {
-        read_mixed(values.data() + at, step, is_there, run.count);
+        if (!are_flags) find_present(step, is_there, run.count);
+        read_present(values.data() + at, is_there, run.count);
         if (valid.empty()) valid.assign(values.size(), 1);
         std::copy_n(is_there.begin(), run.count, valid.begin() + static_cast<std::ptrdiff_t>(at));
       }
@@ -388,16 +412,20 @@ class ColumnReaderOf final : public ColumnReader {
     }
   }
 
-  void read_mixed(T* values, const std::array<std::uint32_t, kLevelStep>& definition,
-                  std::array<std::uint8_t, kLevelStep>& is_there, std::size_t count) {
-    std::size_t present = 0;
+  void find_present(const std::array<std::uint32_t, kLevelStep>& definition,
+                    std::array<std::uint8_t, kLevelStep>& is_there, std::size_t count) const {
     std::uint32_t most = 0;
     for (std::size_t i = 0; i < count; ++i) {
       most = std::max(most, definition[i]);
       is_there[i] = definition[i] == leaf_.max_definition ? 1 : 0;
-      present += is_there[i];
     }
     check_definition(most);
+  }
+
+  void read_present(T* values, const std::array<std::uint8_t, kLevelStep>& is_there,
+                    std::size_t count) {
+    std::size_t present = 0;
+    for (std::size_t i = 0; i < count; ++i) present += is_there[i];
     page_.values->read(values, present);
     if (present < count) spread(values, is_there.data(), count, present);
   }

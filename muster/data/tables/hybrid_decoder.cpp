@@ -37,6 +37,25 @@ void unpack_narrow(std::string_view bytes, std::uint64_t bit, unsigned width, Wo
   }
 }
 
+/// The bits of a byte as eight bytes of 0 or 1, lowest first.
+std::uint64_t spread_bits(unsigned char byte) {
+  constexpr std::uint64_t kOnes = 0x0101010101010101;
+  const std::uint64_t one_bit_each = (byte * kOnes) & 0x8040201008040201;
+  // Adding 127 carries into the top bit of each that is not 0.
+  return ((one_bit_each + 127 * kOnes) >> 7) & kOnes;
+}
+
+void unpack_flags(std::string_view bytes, std::uint64_t bit, std::uint8_t* out, std::size_t count) {
+  std::size_t i = 0;
+  const auto flag = [&] { return (static_cast<unsigned char>(bytes[bit / 8]) >> (bit % 8)) & 1U; };
+  for (; i < count && bit % 8 != 0; ++i, ++bit) out[i] = static_cast<std::uint8_t>(flag());
+  for (; i + 8 <= count; i += 8, bit += 8) {
+    const std::uint64_t flags = spread_bits(static_cast<unsigned char>(bytes[bit / 8]));
+    std::memcpy(out + i, &flags, sizeof(flags));
+  }
+  for (; i < count; ++i, ++bit) out[i] = static_cast<std::uint8_t>(flag());
+}
+
 }  // namespace
 
 void unpack_bits(std::string_view bytes, std::uint64_t first_bit, unsigned width,
@@ -103,6 +122,17 @@ HybridDecoder::Run HybridDecoder::next(std::uint32_t* out, std::size_t most) {
   left_ -= count;
   if (is_repeated_) return {count, true, value_};
   unpack_bits(packed_, packed_at_ * width_, width_, out, count);
+  packed_at_ += count;
+  return {count, false, 0};
+}
+
+HybridDecoder::Run HybridDecoder::next_flags(std::uint8_t* out, std::size_t most) {
+  if (width_ != 1) throw Internal("flags of {} bits", width_);
+  while (left_ == 0) begin_run();
+  const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(left_, most));
+  left_ -= count;
+  if (is_repeated_) return {count, true, value_};
+  unpack_flags(packed_, packed_at_, out, count);
   packed_at_ += count;
   return {count, false, 0};
 }

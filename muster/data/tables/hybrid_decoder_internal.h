@@ -33,6 +33,8 @@ class HybridDecoder {
   /// The next numbers, at most `most`, which is positive; packed ones go to `out`. Throws DataLoss
   /// at the end of the bytes.
   Run next(std::uint32_t* out, std::size_t most);
+  /// The same for numbers of one bit, as bytes of 0 or 1.
+  Run next_flags(std::uint8_t* out, std::size_t most);
   /// The next `count` numbers.
   void read(std::uint32_t* out, std::size_t count);
 

@@ -8,12 +8,15 @@
 #include "muster/base/error.h"
 #include "muster/data/tables/json_lines.h"
 #include "muster/data/tables/parquet.h"
+#include "muster/data/tables/sqlite_table.h"
 #include "muster/data/tables/text_tables.h"
 
 namespace muster {
 namespace {
 
-enum class TableFormat : std::uint8_t { kParquet, kJsonLines, kCsv, kTabs, kExamples };
+enum class TableFormat : std::uint8_t { kParquet, kJsonLines, kCsv, kTabs, kExamples, kSqlite };
+
+constexpr std::string_view kSqliteMagic = "SQLite format 3";
 
 /// Endings that only say that a file is compressed.
 constexpr std::string_view kCompressedEndings[] = {".gz", ".xz", ".zst"};
@@ -34,9 +37,11 @@ TableFormat other_format(const Path& path) {
 }
 
 std::optional<TableFormat> format_of(const Path& path) {
-  std::array<char, 4> first{};
+  std::array<char, kSqliteMagic.size()> first{};
   const std::size_t count = file_system_for(path).open(path)->read(first);
-  if (std::string_view(first.data(), count) == "PAR1") return TableFormat::kParquet;
+  const std::string_view begin(first.data(), count);
+  if (begin.starts_with("PAR1")) return TableFormat::kParquet;
+  if (begin == kSqliteMagic) return TableFormat::kSqlite;
   const std::string ending = ending_of(path);
   if (ending == ".parquet") return TableFormat::kParquet;
   if (ending == ".jsonl" || ending == ".ndjson") return TableFormat::kJsonLines;
@@ -52,9 +57,19 @@ std::unique_ptr<TableReader> open_table(const Path& path, OpenTableOptions optio
   if (!format && options.any_file) format = other_format(path);
   if (!format) {
     throw InvalidArgument(
-        "{}: no table by its first bytes or its name; there are Parquet (.parquet) and JSON lines "
-        "(.jsonl, .ndjson)",
+        "{}: no table by its first bytes or its name; there are Parquet (.parquet), JSON lines "
+        "(.jsonl, .ndjson) and SQLite databases",
         path.string());
+  }
+  if (*format == TableFormat::kSqlite && options.query.empty()) {
+    throw InvalidArgument("{}: an SQLite database is read by a query; give one (--query)",
+                          path.string());
+  }
+  if (*format != TableFormat::kSqlite && !options.query.empty()) {
+    throw InvalidArgument("{}: is no SQLite database, and takes no query (--query)", path.string());
+  }
+  if (*format == TableFormat::kSqlite && !options.columns.empty()) {
+    throw InvalidArgument("{}: the query names the columns, not --columns", path.string());
   }
   TextTableOptions text{.columns = options.columns};
   switch (*format) {
@@ -64,6 +79,8 @@ std::unique_ptr<TableReader> open_table(const Path& path, OpenTableOptions optio
     case TableFormat::kJsonLines:
       return open_json_lines(
           path, {.columns = std::move(options.columns), .block_rows = options.block_rows});
+    case TableFormat::kSqlite:
+      return open_sqlite(path, {.query = std::move(options.query)});
     case TableFormat::kTabs:
       text.delimiter = '\t';
       return open_csv_table(path, std::move(text));

@@ -17,6 +17,8 @@ struct OpenTableOptions {
   /// Takes other files for CSV with a header, by the ending .csv or .tsv, or TFRecords of
   /// tf.Examples.
   bool any_file = false;
+  /// One SELECT, for an SQLite database.
+  std::string query{};
 };
 
 /// Whether open_table() reads the file: by its first bytes, or the ending of its name.

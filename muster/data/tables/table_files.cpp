@@ -104,4 +104,10 @@ Dataset<TableRow> json_rows(std::vector<Path> files, JsonLinesOptions options) {
   });
 }
 
+Dataset<TableRow> sqlite_rows(Path database, SqliteOptions options) {
+  return table_rows({std::move(database)}, [options = std::move(options)](const Path& path) {
+    return open_sqlite(path, options);
+  });
+}
+
 }  // namespace muster

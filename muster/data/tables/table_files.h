@@ -6,6 +6,7 @@
 #include "muster/data/dataset/type_fwd.h"
 #include "muster/data/tables/json_lines.h"
 #include "muster/data/tables/parquet.h"
+#include "muster/data/tables/sqlite_table.h"
 #include "muster/data/tables/table.h"
 
 namespace muster {
@@ -19,5 +20,7 @@ Dataset<TableRow> table_rows(std::vector<Path> files, TableOpener open);
 Dataset<TableRow> parquet_rows(std::vector<Path> files, ParquetOptions options = {});
 /// The rows of files with one JSON object a line. Resuming reads up to the row.
 Dataset<TableRow> json_rows(std::vector<Path> files, JsonLinesOptions options = {});
+/// The rows of a query of an SQLite database. Resuming steps up to the row.
+Dataset<TableRow> sqlite_rows(Path database, SqliteOptions options);
 
 }  // namespace muster
