@@ -36,7 +36,7 @@ class NormShards {
   SquareSums sums(const Gradients& gradients, const RecordOf& record_of) const;
 
  private:
-  /// What a holder has of a block.
+  /// Elements of a block that a holder has.
   struct Piece {
     std::size_t holder = 0;
     FlatRange elements{};
