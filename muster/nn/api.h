@@ -4,6 +4,7 @@
 /// seconds to compile; muster/muster.h does without. Optimizers, learning rates and what stands
 /// around them, also for updates made by hand.
 
+#include "muster/nn/model/causal_attention.h"
 #include "muster/nn/model/dense.h"
 #include "muster/nn/model/dropout.h"
 #include "muster/nn/model/estimator_spec.h"
@@ -25,9 +26,13 @@
 #include "muster/nn/model/model_summary.h"
 #include "muster/nn/model/module_variables.h"
 #include "muster/nn/model/name_pattern.h"
+#include "muster/nn/model/projection.h"
 #include "muster/nn/model/random_scope.h"
 #include "muster/nn/model/resnet.h"
+#include "muster/nn/model/rms_norm.h"
+#include "muster/nn/model/rotary.h"
 #include "muster/nn/model/seeded_module.h"
+#include "muster/nn/model/swiglu.h"
 #include "muster/nn/model/wide_and_deep.h"
 #include "muster/nn/optim/clipping.h"
 #include "muster/nn/optim/learning_rate.h"

@@ -6,14 +6,14 @@
 #include <torch/types.h>
 
 #include <cmath>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "muster/base/error.h"
-#include "muster/nn/model/metrics.h"
+#include "muster/nn/model/causal_attention.h"
 #include "muster/nn/zoo/layers_internal.h"
+#include "muster/nn/zoo/next_token_internal.h"
 
 namespace muster::zoo {
 namespace {
@@ -111,7 +111,7 @@ class Gpt2 : public Network {
   torch::Tensor forward(const Features& features) override {
     const auto hidden = hidden_states(features.tensor(options_.input_ids));
     if (options_.num_classes == 0) return all_tokens(hidden);
-    return score_->forward(last_of(hidden, features));
+    return score_->forward(internal::last_hidden_state(hidden, features, names()));
   }
 
   torch::Tensor logits(const torch::Tensor& ids) override {
@@ -121,28 +121,10 @@ class Gpt2 : public Network {
 
   EstimatorSpec call(const Batch& batch, Mode mode, const Head* head) override {
     if (head != nullptr || options_.num_classes > 0) return Model::call(batch, mode, head);
-    EstimatorSpec spec{.mode = mode};
-    const auto ids = batch.features.tensor(options_.input_ids);
-    const auto hidden = hidden_states(ids);
-    if (mode == Mode::kPredict) {
-      const auto logits = all_tokens(last_of(hidden, batch.features));
-      spec.predictions = {{"logits", logits}, {"next_token", logits.argmax(1, true)}};
-      return checked(std::move(spec));
-    }
-    if (ids.size(1) < 2) {
-      throw InvalidArgument("gpt2 learns the next token, and feature \"{}\" is {}: give two tokens",
-                            options_.input_ids, describe(FeatureValue(ids)));
-    }
-    const auto logits = all_tokens(hidden.slice(1, 0, -1)).flatten(0, 1);
-    const auto targets = ids.slice(1, 1).to(torch::kLong).flatten();
-    const auto losses = at::cross_entropy_loss(logits, targets, {}, at::Reduction::None);
-    const auto weights = weights_of(batch.features, losses);
-    spec.loss = (losses * weights).sum() / weights.sum().clamp_min(1);
-    if (mode == Mode::kEval) {
-      spec.metrics.add("average_loss", Mean()).update(losses, weights);
-      spec.metrics.add("accuracy", Accuracy()).update(targets, logits.argmax(1), weights);
-    }
-    return checked(std::move(spec));
+    return internal::next_token_spec(
+        name(), batch.features, names(), mode,
+        [this](const torch::Tensor& ids) { return hidden_states(ids); },
+        [this](const torch::Tensor& hidden) { return all_tokens(hidden); });
   }
 
  private:
@@ -150,8 +132,7 @@ class Gpt2 : public Network {
     internal::check_ids("gpt2", ids, options_.positions);
     const std::int64_t length = ids.size(1);
     auto x = tokens_->forward(ids) + positions_->weight.slice(0, 0, length);
-    const auto mask =
-        at::full({length, length}, std::numeric_limits<float>::lowest(), x.options()).triu(1);
+    const auto mask = causal_mask(0, length, x.options());
     x = internal::dropped(dropout_, x);
     for (const auto& block : blocks_) x = block->forward(x, mask);
     return norm_->forward(x);
@@ -161,19 +142,7 @@ class Gpt2 : public Network {
     return at::matmul(hidden, tokens_->weight.t());
   }
 
-  /// The hidden state of the last token, [batch, hidden].
-  torch::Tensor last_of(const torch::Tensor& hidden, const Features& features) const {
-    if (!features.contains(options_.attention_mask)) return hidden.select(1, -1);
-    const auto last = features.tensor(options_.attention_mask).to(torch::kLong).sum(1) - 1;
-    const auto index = last.clamp_min(0).unsqueeze(1).unsqueeze(2);
-    return hidden.gather(1, index.expand({-1, 1, hidden.size(2)})).squeeze(1);
-  }
-
-  /// 1 for every target that is a token, 0 for padding.
-  torch::Tensor weights_of(const Features& features, const torch::Tensor& losses) const {
-    if (!features.contains(options_.attention_mask)) return at::ones_like(losses);
-    return features.tensor(options_.attention_mask).slice(1, 1).flatten().to(losses.scalar_type());
-  }
+  internal::TokenFeatures names() const { return {options_.input_ids, options_.attention_mask}; }
 
   Gpt2Options options_;
   torch::nn::Embedding tokens_{nullptr}, positions_{nullptr};

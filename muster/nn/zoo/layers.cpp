@@ -1,10 +1,9 @@
 #include <torch/nn/init.h>
 #include <torch/types.h>
 
-#include <cmath>
-
 #include "muster/base/error.h"
 #include "muster/data/features/features.h"
+#include "muster/nn/model/causal_attention.h"
 #include "muster/nn/zoo/layers_internal.h"
 
 namespace muster::zoo::internal {
@@ -55,11 +54,10 @@ torch::Tensor attention(const torch::Tensor& query, const torch::Tensor& key,
   const auto split = [&](const torch::Tensor& x) {
     return x.reshape({x.size(0), x.size(1), heads, depth}).transpose(1, 2);
   };
-  auto scores = at::matmul(split(query), split(key).transpose(-2, -1)) *
-                (1 / std::sqrt(static_cast<double>(depth)));
-  if (mask.defined()) scores = scores + mask;
-  const auto weights = dropped(dropout, scores.softmax(-1));
-  return at::matmul(weights, split(value)).transpose(1, 2).flatten(2);
+  const auto weights_of = [&](const torch::Tensor& weights) { return dropped(dropout, weights); };
+  return dot_product_attention(split(query), split(key), split(value), mask, weights_of)
+      .transpose(1, 2)
+      .flatten(2);
 }
 
 void check_ids(std::string_view network, const torch::Tensor& ids, std::int64_t longest) {

@@ -37,6 +37,8 @@ constexpr PublishedName kPublishedNames[] = {
     {"gpt2", Rule::kDrop, R"(transformer\.h\.\d+\.attn\.(?:masked_)?bias)", ""},
     // The table of tokens once more.
     {"gpt2", Rule::kDrop, R"(lm_head\.weight)", ""},
+    // Buffers that follow from the sizes, in the files of 2023.
+    {"llama", Rule::kDrop, R"(model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq)", ""},
 };
 
 /// Applies a rule to names; returns whether it changed any.

@@ -10,6 +10,7 @@
 #include "muster/base/suggestion.h"
 #include "muster/nn/zoo/bert.h"
 #include "muster/nn/zoo/gpt2.h"
+#include "muster/nn/zoo/llama.h"
 #include "muster/nn/zoo/mobilenet_v2.h"
 #include "muster/nn/zoo/recurrent_classifier.h"
 #include "muster/nn/zoo/resnet.h"
@@ -27,7 +28,13 @@ Options with(Options options, const MakeOptions& changes) {
   const auto refuse = [](const char* field) {
     throw InvalidArgument("MakeOptions::{} is for other models than this", field);
   };
-  if (changes.num_classes) options.num_classes = *changes.num_classes;
+  if (changes.num_classes) {
+    if constexpr (requires { options.num_classes; }) {
+      options.num_classes = *changes.num_classes;
+    } else {
+      refuse("num_classes");
+    }
+  }
   if (changes.image) {
     if constexpr (requires { options.image; }) {
       options.image = *changes.image;
@@ -88,6 +95,8 @@ const std::vector<std::pair<std::string, Maker>>& makers() {
        maker(bert, BertOptions{.hidden = 1024, .layers = 24, .heads = 16, .mlp_units = 4096})},
       {"gpt2", maker(gpt2, Gpt2Options{})},
       {"gpt2_medium", maker(gpt2, Gpt2Options{.hidden = 1024, .layers = 24, .heads = 16})},
+      {"tinyllama_1b", maker(llama, LlamaOptions{})},
+      {"llama2_7b", maker(llama, llama2_7b())},
       {"lstm", maker(lstm_classifier, RecurrentOptions{})},
       {"gru", maker(gru_classifier, RecurrentOptions{})},
   };

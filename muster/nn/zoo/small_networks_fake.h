@@ -16,7 +16,19 @@ namespace muster::zoo {
 /// Names of the small models in tests/zoo/fixtures.
 inline std::vector<std::string> small_networks() {
   return {"resnet18", "resnet34",  "resnet50", "resnext50_32x4d", "mobilenet_v2", "unet",
-          "vit_b_16", "bert_base", "gpt2",     "gpt2_classifier", "lstm",         "gru"};
+          "vit_b_16", "bert_base", "gpt2",     "gpt2_classifier", "llama",        "lstm",
+          "gru"};
+}
+
+inline std::shared_ptr<TextDecoder> small_llama() {
+  return llama({.vocabulary = 20,
+                .positions = 16,
+                .hidden = 16,
+                .layers = 2,
+                .heads = 4,
+                .key_value_heads = 2,
+                .mlp_units = 24,
+                .input_ids = "input"});
 }
 
 /// A small model that tests/zoo/write_models made with PyTorch too.
@@ -78,6 +90,7 @@ inline std::shared_ptr<Network> small_network(const std::string& name) {
     options.num_classes = 3;
     return gpt2(options);
   }
+  if (name == "llama") return small_llama();
   auto options = recurrent;
   if (name == "gru") return gru_classifier(options);
   options.layers = 2;

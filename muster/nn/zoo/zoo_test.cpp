@@ -6,6 +6,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -121,6 +122,27 @@ TEST(ZooNames, OfGpt2AreThoseOfTransformers) {
   EXPECT_THAT(keys_of(*network), UnorderedElementsAreArray(wanted));
 }
 
+// transformers 4.40, LlamaForCausalLM with one layer.
+TEST(ZooNames, OfLlamaAreThoseOfTransformers) {
+  std::set<std::string> wanted{"model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"};
+  for (const std::string part :
+       {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+        "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", "input_layernorm",
+        "post_attention_layernorm"}) {
+    wanted.insert("model.layers.0." + part + ".weight");
+  }
+  LlamaOptions options{.vocabulary = 4,
+                       .hidden = 4,
+                       .layers = 1,
+                       .heads = 2,
+                       .key_value_heads = 1,
+                       .mlp_units = 6};
+  EXPECT_THAT(keys_of(*llama(options)), UnorderedElementsAreArray(wanted));
+  options.tied_embeddings = true;
+  wanted.erase("lm_head.weight");
+  EXPECT_THAT(keys_of(*llama(options)), UnorderedElementsAreArray(wanted));
+}
+
 TEST(ZooMake, MakesModelsOfThePublishedSizes) {
   const std::map<std::string, std::int64_t> published{{"resnet18", 11'689'512},
                                                       {"resnet34", 21'797'672},
@@ -160,6 +182,9 @@ TEST(ZooMake, RefusesOptionsThatTheModelDoesNotHave) {
               HasSubstr("ResNetOptions::num_classes must be positive: 0"));
   EXPECT_THAT(message_of([] { resnet({.groups = 2}); }), HasSubstr("bottleneck"));
   EXPECT_THAT(message_of([] { gpt2({.hidden = 10, .heads = 3}); }), HasSubstr("multiple of heads"));
+  EXPECT_THAT(message_of([] { make("llama2_7b", {.num_classes = 2}); }),
+              HasSubstr("MakeOptions::num_classes"));
+  EXPECT_THAT(message_of([] { llama({.hidden = 6, .heads = 2}); }), HasSubstr("must be even"));
   EXPECT_THAT(message_of([] { vision_transformer({.image_size = 30}); }), HasSubstr("patch_size"));
   EXPECT_THAT(message_of([] { mobilenet_v2({.width = 0}); }), HasSubstr("width"));
   EXPECT_THAT(message_of([] {
@@ -255,6 +280,7 @@ TEST(ZooText, Gpt2WithoutAHeadLearnsTheNextToken) {
   const auto spec = network->call(batch, Mode::kEval, nullptr);
   EXPECT_NEAR(spec.loss.item<double>(), sum / 6, 1e-5);
   EXPECT_NEAR(spec.metrics.at("average_loss").compute(), sum / 6, 1e-5);
+  EXPECT_NEAR(spec.metrics.at("perplexity").compute(), std::exp(sum / 6), 1e-3);
   EXPECT_TRUE(spec.metrics.contains("accuracy"));
   const auto predictions = network->call(batch, Mode::kPredict, nullptr).predictions;
   EXPECT_TRUE(predictions.tensor("logits")[1].allclose(network->logits(ids)[1][2], 1e-5, 1e-5));
@@ -327,6 +353,7 @@ TEST(ZooPublishedWeights, LoadUnderTheNamesThatTheyWerePublishedWith) {
        WeightMap().replace("mlp\\.0", "mlp.linear_1").replace("mlp\\.3", "mlp.linear_2"),
        {}},
       {"resnet18", WeightMap().rename("(.*)", "module.$1"), {}},
+      {"llama", {}, {"model.layers.0.self_attn.rotary_emb.inv_freq"}},
       {"resnet18", {}, {}}};
   const torch::NoGradGuard no_grad;
   const TempDir dir;
