@@ -19,12 +19,11 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::StartsWith;
 using testing::Outcome;
 using testing::RunningProgram;
+using ::testing::StartsWith;
 using testing::TempDir;
 using testing::Words;
-using testing::operator+;
 
 std::string output_of(const Words& words) {
   const Outcome outcome = testing::run_program(LANGUAGE_MODEL_PROGRAM, words);
@@ -41,14 +40,29 @@ std::string write_records(const TempDir& folder) {
 }
 
 Words training(const TempDir& folder, const std::string& job) {
-  return {"train",          "--records", folder / "records",
-          "--job-dir",      folder / job, "--length",
-          "8",              "--hidden",  "8",
-          "--layers",       "1",         "--heads",
-          "2",              "--mlp-units", "8",
-          "--train-steps",  "40",        "--train-batch-size",
-          "3",              "--warm-up-steps", "4",
-          "--save-checkpoints-steps", "4"};
+  return {"train",
+          "--records",
+          folder / "records",
+          "--job-dir",
+          folder / job,
+          "--length",
+          "8",
+          "--hidden",
+          "8",
+          "--layers",
+          "1",
+          "--heads",
+          "2",
+          "--mlp-units",
+          "8",
+          "--train-steps",
+          "20",
+          "--train-batch-size",
+          "3",
+          "--warm-up-steps",
+          "4",
+          "--save-checkpoints-steps",
+          "4"};
 }
 
 TEST(LanguageModel, TrainsSamplesAndGoesOnAfterAKillWithTheSameWeights) {
@@ -56,7 +70,7 @@ TEST(LanguageModel, TrainsSamplesAndGoesOnAfterAKillWithTheSameWeights) {
   // 100 + 67 bytes and two ends are 169 tokens; rows overlap in one token.
   EXPECT_THAT(write_records(folder), HasSubstr("2 documents, 19 rows to train on, 2 to evaluate"));
   EXPECT_THAT(output_of(training(folder, "alone")),
-              AllOf(HasSubstr("perplexity = "), HasSubstr("global_step = 40")));
+              AllOf(HasSubstr("perplexity = "), HasSubstr("global_step = 20")));
   {
     RunningProgram program(LANGUAGE_MODEL_PROGRAM, training(folder, "killed"));
     for (;;) {
@@ -70,18 +84,19 @@ TEST(LanguageModel, TrainsSamplesAndGoesOnAfterAKillWithTheSameWeights) {
   output_of(training(folder, "killed"));
   EXPECT_EQ(hash_of(folder / "killed"), hash_of(folder / "alone"));
 
-  const Words sample{"sample", "--job-dir", folder / "alone", "--prompt", "ab", "--tokens", "30"};
-  const std::string text = output_of(sample + Words{"--seed", "4"});
-  EXPECT_THAT(text, StartsWith("ab"));
-  EXPECT_EQ(output_of(sample + Words{"--seed", "4"}), text);
-  EXPECT_NE(output_of(sample + Words{"--seed", "5"}), text);
+  const auto sampled = [&](const std::string& job) {
+    return output_of(
+        {"sample", "--job-dir", folder / job, "--prompt", "ab", "--tokens", "30", "--seed", "4"});
+  };
+  EXPECT_THAT(sampled("alone"), StartsWith("ab"));
+  EXPECT_EQ(sampled("alone"), sampled("killed"));
 }
 
 TEST(LanguageModel, CountsBillionsOfParametersWithoutMemory) {
-  const std::string counts = output_of({"size", "--hidden", "4096", "--layers", "32", "--heads",
-                                        "32", "--mlp-units", "11008"});
+  const std::string counts = output_of(
+      {"size", "--hidden", "4096", "--layers", "32", "--heads", "32", "--mlp-units", "11008"});
   // Llama 2's 6,738,415,616, less two tables of 32,000 tokens and with one of 257.
-  EXPECT_THAT(counts, AllOf(HasSubstr("6477324288"), HasSubstr("24.13 GiB")));
+  EXPECT_THAT(counts, AllOf(HasSubstr("6477324288"), HasSubstr("float32 values 24709.0 MiB")));
   EXPECT_THAT(testing::run_program(LANGUAGE_MODEL_PROGRAM, {"tran"}).err,
               HasSubstr("records, train, sample or size"));
 }

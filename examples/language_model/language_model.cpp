@@ -1,5 +1,6 @@
 // A language model of bytes: text files to packed records, training with warm-up and cosine,
-// perplexity, sampling, and an export that is served. docs/guides/language_model.md walks through it.
+// perplexity, sampling, and an export that is served. docs/guides/language_model.md walks through
+// it.
 #include <fmt/core.h>
 #include <torch/types.h>
 
@@ -163,20 +164,20 @@ struct TrainFlags {
 muster::InputFn rows_of(const Path& file, const TrainFlags& flags) {
   const auto parse = muster::parse_examples(
       {{kFeature, muster::FixedLen{muster::FeatureKind::kInt64, {flags.shape.length + 1}}}});
-  return [=, batch_size = flags.batch_size, shuffle = flags.shuffle](
-             const muster::InputContext& in) {
-    auto rows = muster::tfrecords({file});
-    if (in.mode() != muster::Mode::kTrain) return rows.batch(batch_size, parse);
-    if (shuffle) rows = rows.global_shuffle(in.seed());
-    return rows.shard(in).repeat().batch(batch_size, parse).prefetch(2);
-  };
+  return
+      [=, batch_size = flags.batch_size, shuffle = flags.shuffle](const muster::InputContext& in) {
+        auto rows = muster::tfrecords({file});
+        if (in.mode() != muster::Mode::kTrain) return rows.batch(batch_size, parse);
+        if (shuffle) rows = rows.global_shuffle(in.seed());
+        return rows.shard(in).repeat().batch(batch_size, parse).prefetch(2);
+      };
 }
 
 muster::EstimatorOptions estimator_options(const TrainFlags& flags) {
-  const auto rate = muster::warm_up(muster::cosine({.initial = flags.learning_rate,
-                                                    .decay_steps = flags.train_steps,
-                                                    .alpha = 0.1}),
-                                    {.steps = flags.warm_up_steps});
+  const auto rate = muster::warm_up(
+      muster::cosine(
+          {.initial = flags.learning_rate, .decay_steps = flags.train_steps, .alpha = 0.1}),
+      {.steps = flags.warm_up_steps});
   const auto adamw = [&](double weight_decay) {
     return muster::adamw({.learning_rate = rate, .beta2 = 0.95, .weight_decay = weight_decay});
   };
@@ -233,6 +234,19 @@ int train(int argc, char** argv) {
 
 // -------------------------------------------------------------------------------------- sampling
 
+// Bytes that are not printable ASCII as "\xc3": a model of bytes may write any.
+std::string printable(const std::vector<std::int64_t>& bytes) {
+  std::string text;
+  for (const auto byte : bytes) {
+    if (byte == '\n' || byte == '\t' || (byte >= ' ' && byte <= '~')) {
+      text.push_back(static_cast<char>(byte));
+    } else {
+      text += fmt::format("\\x{:02x}", byte);
+    }
+  }
+  return text;
+}
+
 int sample(int argc, char** argv) {
   std::string job_dir;
   std::string prompt = "The ";
@@ -254,11 +268,7 @@ int sample(int argc, char** argv) {
   model->eval();
   std::vector<std::int64_t> tokens{kEndOfDocument};
   for (const char byte : prompt) tokens.push_back(static_cast<unsigned char>(byte));
-  std::string text = prompt;
-  for (const auto token : muster::zoo::generate(*model, tokens, options)) {
-    text.push_back(static_cast<char>(token));
-  }
-  fmt::print("{}\n", text);
+  fmt::print("{}{}\n", prompt, printable(muster::zoo::generate(*model, tokens, options)));
   return 0;
 }
 
@@ -286,9 +296,8 @@ int size(int argc, char** argv) {
   }
   for (const auto& [part, count] : parts) fmt::print("{:<13}{:>15}\n", part, count);
   fmt::print("{:<13}{:>15}\n", "all", all);
-  constexpr double kGiB = 1024.0 * 1024 * 1024;
-  const double values = static_cast<double>(all) * sizeof(float) / kGiB;
-  fmt::print("float32 values {:.2f} GiB; with gradients and AdamW's slots {:.2f} GiB\n", values,
+  const double values = static_cast<double>(all) * sizeof(float) / (1024.0 * 1024.0);
+  fmt::print("float32 values {:.1f} MiB; with gradients and AdamW's slots {:.1f} MiB\n", values,
              4 * values);
   return 0;
 }

@@ -58,9 +58,9 @@ CausalAttention::CausalAttention(const CausalAttentionOptions& options)
   const auto projection = [&](const char* name, std::int64_t inputs, std::int64_t outputs,
                               double deviation) {
     return register_module(
-        name, std::make_shared<Projection>(
-                  inputs, outputs,
-                  ProjectionOptions{.deviation = deviation, .device = options.device}));
+        name,
+        std::make_shared<Projection>(
+            inputs, outputs, ProjectionOptions{.deviation = deviation, .device = options.device}));
   };
   const std::int64_t hidden = options.hidden;
   const std::int64_t narrow = hidden / heads_ * key_value_heads_;
@@ -83,8 +83,8 @@ torch::Tensor CausalAttention::forward(const torch::Tensor& x, const RotaryAngle
     *seen = {.keys = key, .values = value};
   }
   const std::int64_t times = heads_ / key_value_heads_;
-  const auto attended = dot_product_attention(query, repeated_heads(key, times),
-                                              repeated_heads(value, times), mask);
+  const auto attended =
+      dot_product_attention(query, repeated_heads(key, times), repeated_heads(value, times), mask);
   return output_->forward(attended.transpose(1, 2).flatten(2));
 }
 

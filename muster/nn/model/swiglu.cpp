@@ -8,9 +8,9 @@ SwiGlu::SwiGlu(const SwiGluOptions& options) {
   const auto projection = [&](const char* name, std::int64_t inputs, std::int64_t outputs,
                               double deviation) {
     return register_module(
-        name, std::make_shared<Projection>(
-                  inputs, outputs,
-                  ProjectionOptions{.deviation = deviation, .device = options.device}));
+        name,
+        std::make_shared<Projection>(
+            inputs, outputs, ProjectionOptions{.deviation = deviation, .device = options.device}));
   };
   gate_ = projection("gate_proj", options.inputs, options.units, options.deviation);
   up_ = projection("up_proj", options.inputs, options.units, options.deviation);

@@ -31,9 +31,9 @@ struct Gpt2Options {
 ///
 /// The logits are [batch, length, vocabulary], or [batch, num_classes]. Without classes an
 /// estimator has the model without a head: the loss is the mean cross-entropy of each token after
-/// the first, from those before it; the metrics are `accuracy`, `average_loss` and `perplexity`, the
-/// predictions `logits` [batch, vocabulary] and `next_token` [batch, 1] after the last token. Throws
-/// InvalidArgument for options that are not positive.
+/// the first, from those before it; the metrics are `accuracy`, `average_loss` and `perplexity`,
+/// the predictions `logits` [batch, vocabulary] and `next_token` [batch, 1] after the last token.
+/// Throws InvalidArgument for options that are not positive.
 std::shared_ptr<Network> gpt2(Gpt2Options options = {});
 
 }  // namespace muster::zoo

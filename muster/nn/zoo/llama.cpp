@@ -40,20 +40,19 @@ class LlamaBlock : public torch::nn::Module {
                                          .deviation = kDeviation,
                                          .output_deviation = added,
                                          .device = options.device}));
-    mlp_ = register_module(
-        "mlp", std::make_shared<SwiGlu>(SwiGluOptions{.inputs = options.hidden,
-                                                      .units = options.mlp_units,
-                                                      .deviation = kDeviation,
-                                                      .output_deviation = added,
-                                                      .device = options.device}));
+    mlp_ =
+        register_module("mlp", std::make_shared<SwiGlu>(SwiGluOptions{.inputs = options.hidden,
+                                                                      .units = options.mlp_units,
+                                                                      .deviation = kDeviation,
+                                                                      .output_deviation = added,
+                                                                      .device = options.device}));
     attention_norm_ = norm("input_layernorm");
     mlp_norm_ = norm("post_attention_layernorm");
   }
 
   torch::Tensor forward(const torch::Tensor& input, const RotaryAngles& angles,
                         const torch::Tensor& mask, KeyValues* seen) {
-    const auto x =
-        input + attention_->forward(attention_norm_->forward(input), angles, mask, seen);
+    const auto x = input + attention_->forward(attention_norm_->forward(input), angles, mask, seen);
     return x + mlp_->forward(mlp_norm_->forward(x));
   }
 
@@ -88,8 +87,8 @@ class Llama : public TextDecoder {
       blocks_.push_back(
           layers->register_module(std::to_string(i), std::make_shared<LlamaBlock>(options_)));
     }
-    norm_ = body->register_module("norm", std::make_shared<RmsNorm>(
-                                              options_.hidden, options_.norm_epsilon, options_.device));
+    norm_ = body->register_module(
+        "norm", std::make_shared<RmsNorm>(options_.hidden, options_.norm_epsilon, options_.device));
     if (!options_.tied_embeddings) head_ = register_module("lm_head", table_of_tokens());
   }
 

@@ -15,12 +15,12 @@ struct TokenFeatures {
   std::string attention_mask{};
 };
 
-/// What an Estimator asks of a decoder without a head: in training the mean cross-entropy of each
+/// Answers an Estimator for a decoder without a head: in training the mean cross-entropy of each
 /// token after the first, from those before it; in evaluation `accuracy`, `average_loss` and
 /// `perplexity` too; for predictions `logits` [batch, vocabulary] and `next_token` [batch, 1] after
 /// the last token. `hidden_states` maps ids [batch, length] to [batch, length, hidden] and sees no
-/// later tokens; `logits_of` maps hidden states to logits. Throws InvalidArgument, naming `network`,
-/// for rows of fewer than two tokens to learn from.
+/// later tokens; `logits_of` maps hidden states to logits. Throws InvalidArgument, naming
+/// `network`, for rows of fewer than two tokens to learn from.
 EstimatorSpec next_token_spec(
     const std::string& network, const Features& features, const TokenFeatures& names, Mode mode,
     const std::function<torch::Tensor(const torch::Tensor& ids)>& hidden_states,

@@ -79,7 +79,8 @@ std::vector<std::int64_t> generate(TextDecoder& decoder, const std::vector<std::
   std::vector<std::int64_t> text = prompt;
   KeyValueCache cache;
   std::size_t computed = 0;  // The tokens before this one are in the cache, or were dropped.
-  while (text.size() < prompt.size() + static_cast<std::size_t>(std::max<std::int64_t>(0, options.tokens))) {
+  while (text.size() <
+         prompt.size() + static_cast<std::size_t>(std::max<std::int64_t>(0, options.tokens))) {
     if (static_cast<std::size_t>(cache.length()) + text.size() - computed > positions) {
       cache = {};
       computed = text.size() - std::max<std::size_t>(1, positions / 2);

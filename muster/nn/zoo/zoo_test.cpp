@@ -125,18 +125,13 @@ TEST(ZooNames, OfGpt2AreThoseOfTransformers) {
 // transformers 4.40, LlamaForCausalLM with one layer.
 TEST(ZooNames, OfLlamaAreThoseOfTransformers) {
   std::set<std::string> wanted{"model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"};
-  for (const std::string part :
-       {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
-        "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", "input_layernorm",
-        "post_attention_layernorm"}) {
+  for (const std::string part : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+                                 "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj",
+                                 "mlp.down_proj", "input_layernorm", "post_attention_layernorm"}) {
     wanted.insert("model.layers.0." + part + ".weight");
   }
-  LlamaOptions options{.vocabulary = 4,
-                       .hidden = 4,
-                       .layers = 1,
-                       .heads = 2,
-                       .key_value_heads = 1,
-                       .mlp_units = 6};
+  LlamaOptions options{
+      .vocabulary = 4, .hidden = 4, .layers = 1, .heads = 2, .key_value_heads = 1, .mlp_units = 6};
   EXPECT_THAT(keys_of(*llama(options)), UnorderedElementsAreArray(wanted));
   options.tied_embeddings = true;
   wanted.erase("lm_head.weight");
