@@ -31,7 +31,7 @@ EstimatorSpec next_token_spec(
     const std::function<torch::Tensor(const torch::Tensor& ids)>& hidden_states,
     const std::function<torch::Tensor(const torch::Tensor& hidden)>& logits_of) {
   EstimatorSpec spec{.mode = mode};
-  const auto ids = features.tensor(names.input_ids);
+  const auto& ids = features.tensor(names.input_ids);
   if (mode == Mode::kPredict) {
     const auto logits = logits_of(last_hidden_state(hidden_states(ids), features, names));
     spec.predictions = {{"logits", logits}, {"next_token", logits.argmax(1, true)}};
