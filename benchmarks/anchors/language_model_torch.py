@@ -24,7 +24,7 @@ from torch import nn
 from torch.nn import functional as F
 
 TOKENS = 257
-RATE, END_OF_RATE, WARM_UP, DECAY = 0.002, 0.1, 20, 0.1
+RATE, END_OF_RATE, WARM_UP, DECAY = 0.0003, 0.1, 20, 0.1
 
 
 class RmsNorm(nn.Module):
@@ -198,7 +198,7 @@ def main():
     parser.add_argument("--text", nargs="+", default=["/usr/share/common-licenses/*-[0-9]*"])
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    shape = {"hidden": 128, "layers": 4, "heads": 4, "mlp_units": 352, "length": 128}
+    shape = {"hidden": 64, "layers": 4, "heads": 4, "mlp_units": 176, "length": 64}
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
         ours, our_seconds = train_ours(options.programs, work, options.text, shape, options.steps, options.batch)
