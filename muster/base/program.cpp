@@ -1,5 +1,7 @@
 #include "muster/base/program.h"
 
+#include <dlfcn.h>
+
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -11,6 +13,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/base/spinning.h"
+#include "muster/base/thread_pool.h"
 #include "muster/base/warm_program.h"
 
 namespace muster {
@@ -38,6 +41,18 @@ int retry_status() {
 std::vector<std::string>& given_command_line() {
   static std::vector<std::string> words;
   return words;
+}
+
+// libtorch computes in as many threads as there are processors, which may be more than the quota of
+// a container has time for. Its function is looked up: not every program has libtorch. It starts
+// threads, so it is called when no more forks are to come.
+void limit_compute_threads() {
+  if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
+  const std::size_t available = ThreadPool::available_processors();
+  if (available >= ThreadPool::allowed_processors().size()) return;
+  // at::set_num_threads(int)
+  void* const set = ::dlsym(RTLD_DEFAULT, "_ZN2at15set_num_threadsEi");
+  if (set != nullptr) reinterpret_cast<void (*)(int)>(set)(static_cast<int>(available));
 }
 
 }  // namespace
@@ -70,6 +85,7 @@ int run_main(int argc, char** argv, const std::function<int(int, char**)>& body)
   return run_main([&] {
     internal::choose_blas_core(argv);
     auto words = internal::warm_arguments(argv[0]);
+    limit_compute_threads();
     if (!words) return body(argc, argv);
     given_command_line() = *words;
     std::vector<char*> pointers;
@@ -94,6 +110,7 @@ int run_main(int argc, char** argv, const std::function<int()>& body) {
   internal::limit_spinning();
   return run_main([&] {
     internal::choose_blas_core(argv);
+    limit_compute_threads();
     if (argc < 2) return body();
     const std::string_view word = argv[1];
     if (word != "--help" && word != "-h") {

@@ -3,13 +3,16 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include "muster/base/control_group.h"
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 
@@ -76,7 +79,11 @@ std::vector<int> ThreadPool::allowed_processors() {
 
 std::size_t ThreadPool::available_processors() {
   const std::size_t allowed = allowed_processors().size();
-  return allowed > 0 ? allowed : std::max(1U, std::thread::hardware_concurrency());
+  const std::size_t all = allowed > 0 ? allowed : std::max(1U, std::thread::hardware_concurrency());
+  if (all == 1) return all;
+  // A part of a processor is one more thread: it is there to be used.
+  static const std::optional<double> quota = processor_quota();
+  return quota ? std::min(all, static_cast<std::size_t>(std::max(1.0, std::ceil(*quota)))) : all;
 }
 
 }  // namespace muster

@@ -26,7 +26,8 @@ class ThreadPool {
   void submit(Job job);
   std::size_t size() const;
 
-  /// The processors this process may use (its affinity mask, not the machine's total).
+  /// How many processors this process may use: those of its affinity mask, or fewer where a control
+  /// group (a container's `cpu.max`) leaves it less time, a part of one counted as a whole one.
   static std::size_t available_processors();
   /// Their numbers, in rising order; empty where the system does not tell.
   static std::vector<int> allowed_processors();

@@ -1,17 +1,16 @@
 #include "muster/orchestration/jobs/machines.h"
 
 #include <fmt/format.h>
-#include <sched.h>
-#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
-#include <thread>
 
 #include "muster/base/error.h"
+#include "muster/base/host_memory.h"
 #include "muster/base/suggestion.h"
+#include "muster/base/thread_pool.h"
 #include "muster/orchestration/jobs/yaml_internal.h"
 
 namespace muster::jobs {
@@ -353,18 +352,9 @@ std::optional<Resources> MachineTable::type(const std::string& name) const {
 }
 
 Resources this_host() {
-  Resources host;
-  cpu_set_t processors;
-  CPU_ZERO(&processors);
-  host.cpus = ::sched_getaffinity(0, sizeof(processors), &processors) == 0
-                  ? CPU_COUNT(&processors)
-                  : std::max(1U, std::thread::hardware_concurrency());
-  struct sysinfo system {};
-  if (::sysinfo(&system) == 0) {
-    host.memory_gb = static_cast<double>(system.totalram) * system.mem_unit / 1e9;
-  }
-  host.gpus = count_gpus();
-  return host;
+  return {.cpus = static_cast<double>(ThreadPool::available_processors()),
+          .memory_gb = static_cast<double>(memory_of_process()) / 1e9,
+          .gpus = count_gpus()};
 }
 
 MachineTable site_machines(const Path& file) {

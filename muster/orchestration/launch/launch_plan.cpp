@@ -41,6 +41,10 @@ void bind(std::vector<LaunchTask>& tasks, const LaunchOptions& options) {
   // How many there will be is not known.
   if (options.least_workers && options.binding == Binding::kAuto) return;
   const std::vector<int> allowed = ThreadPool::allowed_processors();
+  // Who has a quota shares these processors with other containers, which would be bound to the
+  // same.
+  const bool has_quota = ThreadPool::available_processors() < allowed.size();
+  if (has_quota && options.binding == Binding::kAuto) return;
   const std::vector<int> processors = processors_for(options.binding, training.size(), allowed);
   for (std::size_t i = 0; i < processors.size(); ++i) {
     training[i]->processor = processors[i];

@@ -8,11 +8,11 @@
 #include <exception>
 #include <iterator>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "muster/base/compute_deadline.h"
 #include "muster/base/error.h"
+#include "muster/base/thread_pool.h"
 #include "muster/serving/listener/event_loop.h"
 
 namespace muster::serving {
@@ -239,7 +239,7 @@ Explanations Service::explain(Call& call, const MakeExplainInputs& inputs) {
     const ExplainInputs given = inputs(*signature);
     request.record.rows = rows_of(given.inputs);
     const Turn turn(explaining_);
-    const auto most = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+    const auto most = static_cast<std::int64_t>(ThreadPool::available_processors());
     if (explaining_.load() > most) {
       throw ResourceExhausted(
           "{} requests are being explained, and more are not at one time; try "
