@@ -31,6 +31,7 @@
 #include "muster/serving/listener/listening_socket.h"
 #include "muster/serving/protocols/grpc_server.h"
 #include "muster/serving/protocols/rest_api.h"
+#include "muster/serving/protocols/tensorflow/request_recorder.h"
 #include "muster/serving/protocols/tensorflow/warm_up.h"
 #include "muster/train/engine/arithmetic.h"
 
@@ -172,7 +173,24 @@ serving::ShadowOptions shadow_options(const ServeFlags& flags) {
   return options;
 }
 
-serving::StoreOptions store_options(const ServeFlags& flags) {
+// Nothing when no request is to be kept.
+std::shared_ptr<serving::RequestRecorder> request_recorder(const ServeFlags& flags) {
+  if (flags.record_requests.empty() && flags.write_warm_up_requests == 0) return nullptr;
+  try {
+    return std::make_shared<serving::RequestRecorder>(
+        serving::RecordingOptions{.folder = flags.record_requests,
+                                  .share = flags.record_share,
+                                  .most_bytes = flags.record_max_bytes,
+                                  .file_bytes = flags.record_file_bytes,
+                                  .warm_up_requests = flags.write_warm_up_requests});
+  } catch (const InvalidArgument& error) {
+    throw UsageError("--record-share, --record-max-bytes and --record-file-bytes: {}",
+                     error.message());
+  }
+}
+
+serving::StoreOptions store_options(const ServeFlags& flags,
+                                    const std::shared_ptr<serving::RequestRecorder>& recorder) {
   serving::StoreOptions options;
   options.load = serving::executable_loader({.tags = tags_of(flags.saved_model_tags),
                                              .device = device_of(flags),
@@ -180,12 +198,12 @@ serving::StoreOptions store_options(const ServeFlags& flags) {
                                              .explain = true,
                                              .limits = flags.limits,
                                              .memory = memory_pool(flags)});
-  if (flags.enable_model_warmup) {
-    options.warm_up = [times = std::max(1, flags.num_request_iterations_for_warmup)](
-                          const serving::ModelVersion& version, const Path& dir) {
-      serving::warm_up(version, dir, times);
-    };
-  }
+  const int times =
+      flags.enable_model_warmup ? std::max(1, flags.num_request_iterations_for_warmup) : 0;
+  options.warm_up = [times, recorder](const serving::ModelVersion& version, const Path& dir) {
+    if (times > 0) serving::warm_up(version, dir, times);
+    if (recorder) recorder->note_version(version, dir);
+  };
   options.slots = flags.num_batch_threads;
   if (!flags.batching_parameters_file.empty()) {
     const auto file = from_config_file("--batching-parameters-file", flags.batching_parameters_file,
@@ -274,7 +292,8 @@ class Serving {
   explicit Serving(const ServeFlags& flags)
       : flags_(flags),
         models_(models_of(flags)),
-        store_(store_options(flags)),
+        recorder_(request_recorder(flags)),
+        store_(store_options(flags, recorder_)),
         service_(store_, access_of(flags)) {
     if (!flags.ssl_config_file.empty()) {
       tls_ =
@@ -287,6 +306,7 @@ class Serving {
       service_.add_observer(
           std::make_shared<serving::ShadowTraffic>(store_, shadow_options(flags)));
     }
+    if (recorder_) service_.add_observer(recorder_);
     serving::GrpcServerOptions grpc = grpc_options(ports.grpc.value_or(0));
     serving::RestOptions rest = rest_options();
     service_.configure(models_);
@@ -461,6 +481,7 @@ class Serving {
   std::vector<ModelConfig> models_;
   std::string complaint_{};
   serving::TlsOptions tls_{};
+  std::shared_ptr<serving::RequestRecorder> recorder_;
   serving::ModelStore store_;
   serving::Service service_;
   std::optional<serving::RestApi> api_{};

@@ -110,6 +110,24 @@ void add_port_flags(CLI::App& command, ServeFlags& flags) {
   add(command, "log_requests", flags.log_requests, "Log every REST request");
 }
 
+void add_recording_flags(CLI::App& command, ServeFlags& flags) {
+  CLI::Option* const folder =
+      add(command, "record_requests", flags.record_requests,
+          "Write requests and their answers to TFRecords of TensorFlow Serving's PredictionLog, in "
+          "a folder per model in this one");
+  add(command, "record_share", flags.record_share,
+      "The share of the requests that are recorded, or kept for a warm-up file (0.01)")
+      ->check(CLI::Range(0.0, 1.0));
+  add(command, "record_max_bytes", flags.record_max_bytes,
+      "Of a model's recorded requests; the oldest files are removed (1 GiB)")
+      ->needs(folder);
+  add(command, "record_file_bytes", flags.record_file_bytes, "Of one of the files (64 MiB)")
+      ->needs(folder);
+  add(command, "write_warm_up_requests", flags.write_warm_up_requests,
+      "A version without a warm-up file gets one of so many of its requests (0: none)")
+      ->check(CLI::Range(0, 1000));
+}
+
 void add_batch_flags(CLI::App& command, ServeFlags& flags) {
   add(command, "enable_batching", flags.enable_batching,
       "Batch requests of a signature while all slots are busy (true)");
@@ -136,6 +154,7 @@ void add_batch_flags(CLI::App& command, ServeFlags& flags) {
   add(command, "shadow_tolerance", flags.shadow_tolerance,
       "How far the shadow's numbers may be off, as a part of the larger one (0.0001)")
       ->check(CLI::NonNegativeNumber);
+  add_recording_flags(command, flags);
   add(command, "tensorflow_intra_op_parallelism", flags.tensorflow_intra_op_parallelism,
       "Threads per batch (0: the processors are divided among the running batches)")
       ->check(CLI::Range(0, 1024));

@@ -62,6 +62,12 @@ struct ServeFlags {
   std::size_t response_cache_bytes = 0;
   std::string shadow_traffic{};
   double shadow_tolerance = 1e-4;
+  /// Folder of recorded requests; empty: none are recorded.
+  std::string record_requests{};
+  double record_share = 0.01;
+  std::uint64_t record_max_bytes = std::uint64_t{1} << 30;
+  std::uint64_t record_file_bytes = std::uint64_t{64} << 20;
+  std::size_t write_warm_up_requests = 0;
   int tensorflow_intra_op_parallelism = 0;
 
   std::string monitoring_config_file{};

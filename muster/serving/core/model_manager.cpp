@@ -23,11 +23,13 @@ constexpr std::chrono::milliseconds kRetiredInterval{20};
 constexpr int kLoadNiceness = 10;
 
 // A version that is served, of which files came or went after it was loaded. What is in a store
-// is written as a whole, and asking for it costs requests.
+// is written as a whole, and asking for it costs requests. A warm-up file that comes later changes
+// nothing.
 bool has_changed(const VersionEntry& entry) {
   if (is_remote(entry.dir)) return false;
   const std::string now = version_fingerprint(entry.dir);
-  return !now.empty() && now != entry.loaded_fingerprint && now != entry.failed_fingerprint;
+  return !now.empty() && now != entry.failed_fingerprint &&
+         without_warm_up(now) != without_warm_up(entry.loaded_fingerprint);
 }
 
 }  // namespace

@@ -137,6 +137,11 @@ TEST_F(ModelStoreTest, AServedVersionWhoseFilesChangeIsLoadedAgain) {
   store_->poll();
   EXPECT_EQ(store_->find("m"), held);
   EXPECT_THAT(states(), ElementsAre("1 AVAILABLE"));
+  // Requests to warm up with are for the next load.
+  std::filesystem::create_directory(folder_ / "m/1/assets.extra");
+  write_file_atomically(folder_ / "m/1/assets.extra/tf_serving_warmup_requests", "");
+  store_->poll();
+  EXPECT_EQ(store_->find("m"), held);
 }
 
 TEST_F(ModelStoreTest, TriesAFailedLoadAgainSoManyTimes) {

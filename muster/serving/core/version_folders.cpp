@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <string_view>
@@ -67,6 +68,17 @@ std::string version_fingerprint(const Path& dir) {
   } catch (const Error&) {
     return {};
   }
+}
+
+std::string without_warm_up(std::string_view fingerprint) {
+  std::string text;
+  while (!fingerprint.empty()) {
+    const auto end = std::min(fingerprint.find('\n'), fingerprint.size() - 1);
+    const std::string_view line = fingerprint.substr(0, end + 1);
+    if (line.find("/assets.extra/tf_serving_warmup_requests ") == line.npos) text += line;
+    fingerprint.remove_prefix(line.size());
+  }
+  return text;
 }
 
 }  // namespace muster::serving

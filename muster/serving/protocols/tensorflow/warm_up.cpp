@@ -13,7 +13,6 @@ namespace {
 
 namespace wire = tensorflow::serving;
 
-constexpr int kMostWarmUpRecords = 1000;
 constexpr std::size_t kMostWarmUpTensorBytes = std::size_t{1} << 30;
 
 std::string signature_in(const wire::ModelSpec& spec) {
@@ -64,8 +63,10 @@ void run_record(const ModelVersion& version, const wire::PredictionLog& record) 
 
 }  // namespace
 
+Path warm_up_file(const Path& dir) { return dir / "assets.extra" / "tf_serving_warmup_requests"; }
+
 void warm_up(const ModelVersion& version, const Path& dir, int times) {
-  const Path path = dir / "assets.extra" / "tf_serving_warmup_requests";
+  const Path path = warm_up_file(dir);
   if (!file_exists(path)) return;
   int count = 0;
   try {
