@@ -1,6 +1,8 @@
-// `muster kubernetes serve`: manifests of a server of models, on standard output.
+// `muster kubernetes serve` and `adapter-rules`: manifests of a server of models, and what its
+// autoscaler needs, on standard output.
 #include <fmt/format.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -22,19 +24,22 @@ struct ServeManifestFlags {
   std::int64_t gpus = 0;
   std::int64_t min_replicas = 1;
   std::int64_t max_replicas = 4;
+  std::int64_t target_queue_ms = 20;
   std::int64_t target_requests = 16;
   std::string kind = "deployment";
 };
 
 void print_server(const ServeManifestFlags& flags) {
-  const jobs::KubernetesServer server{.name = flags.name,
-                                      .pod = jobs::kubernetes_pod(flags.pod.values()),
-                                      .model_base_path = flags.model_base_path,
-                                      .each = {flags.cpus, flags.memory_gb, flags.gpus},
-                                      .min_replicas = flags.min_replicas,
-                                      .max_replicas = flags.max_replicas,
-                                      .target_requests = flags.target_requests,
-                                      .is_kserve = flags.kind == "kserve"};
+  const jobs::KubernetesServer server{
+      .name = flags.name,
+      .pod = jobs::kubernetes_pod(flags.pod.values()),
+      .model_base_path = flags.model_base_path,
+      .each = {flags.cpus, flags.memory_gb, flags.gpus},
+      .min_replicas = flags.min_replicas,
+      .max_replicas = flags.max_replicas,
+      .target_queue_time = std::chrono::milliseconds(flags.target_queue_ms),
+      .target_requests = flags.target_requests,
+      .is_kserve = flags.kind == "kserve"};
   fmt::print("{}", jobs::kubernetes_manifests(server));
 }
 
@@ -43,7 +48,8 @@ void add_kubernetes_serve(CLI::App& command) {
   command.add_option("name", flags->name, "The model, and what its objects are called")->required();
   command
       .add_option("--model-base-path", flags->model_base_path,
-                  "The folder of its versions, as containers see it")
+                  "The folder of its versions, as containers see it: /PATH, or s3://, gs:// or "
+                  "hdfs://")
       ->required();
   flags->pod.add(command, jobs::kubernetes_pod_flags());
   command.add_option("--cpus", flags->cpus, "Processors that a replica asks for")
@@ -53,8 +59,12 @@ void add_kubernetes_serve(CLI::App& command) {
   command.add_option("--min-replicas", flags->min_replicas, "")->capture_default_str();
   command.add_option("--max-replicas", flags->max_replicas, "")->capture_default_str();
   command
+      .add_option("--target-queue-ms", flags->target_queue_ms,
+                  "Time of requests in the queues of a replica before there are more replicas")
+      ->capture_default_str();
+  command
       .add_option("--target-requests", flags->target_requests,
-                  "Requests in flight of a replica before another is started")
+                  "Requests in flight of a replica before another is started, with --kind kserve")
       ->capture_default_str();
   command.add_option("--kind", flags->kind, "deployment, or kserve for an InferenceService")
       ->capture_default_str()
@@ -68,8 +78,14 @@ void add_kubernetes_serve(CLI::App& command) {
   });
 }
 
+void add_adapter_rules(CLI::App& command) {
+  command.callback([] { fmt::print("{}", jobs::prometheus_adapter_rules()); });
+}
+
 constexpr Command kKubernetesCommands[] = {
     {"serve", "print the manifest of a model server, for kubectl apply -f -", add_kubernetes_serve},
+    {"adapter-rules", "print the rules of Prometheus' adapter for the autoscaler of a server",
+     add_adapter_rules},
 };
 
 }  // namespace

@@ -44,6 +44,8 @@ struct KubernetesPod {
   std::string image{};
   std::map<std::string, std::string> labels{};
   std::map<std::string, std::string> environment{};
+  /// Secrets whose keys are variables of every container, such as those of a store.
+  std::vector<std::string> environment_secrets{};
   std::vector<KubernetesVolume> volumes{};
   std::string service_account{};
   /// The resource that is a GPU there.
@@ -82,16 +84,22 @@ std::string kubernetes_manifests(const KubernetesJob& job);
 struct KubernetesServer {
   std::string name{};
   KubernetesPod pod{};
-  /// Where containers see the folder of its versions.
+  /// Where containers see the folder of its versions: a path, or s3://, gs:// or hdfs://.
   std::string model_base_path{};
   Resources each{};
   std::int64_t min_replicas = 1;
   std::int64_t max_replicas = 4;
-  /// Requests that one replica has at a time before another is started.
+  /// How long requests may wait in the queues of a replica, on the average, before there are more.
+  std::chrono::milliseconds target_queue_time{20};
+  /// For KServe: requests that one replica has at a time before another is started.
   std::int64_t target_requests = 16;
   /// An InferenceService of KServe instead of a Deployment and what belongs to it.
   bool is_kserve = false;
 };
+
+/// Rules of Prometheus' adapter (`prometheus-adapter`), by which the cluster has the metric that
+/// the autoscaler of a server follows: its configuration file, as YAML.
+std::string prometheus_adapter_rules();
 
 /// Deployment, Service, HorizontalPodAutoscaler and PodDisruptionBudget, or an InferenceService.
 /// Throws as kubernetes_manifests() of a job.

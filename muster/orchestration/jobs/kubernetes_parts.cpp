@@ -105,6 +105,9 @@ Manifest container_of(const KubernetesPod& pod, const std::string& name, const R
   for (const auto& [key, value] : pod.environment) {
     container["env"].push_back(variable_of(key, value));
   }
+  for (const std::string& secret : pod.environment_secrets) {
+    container["envFrom"].push_back({{"secretRef", {{"name", secret}}}});
+  }
   return container;
 }
 

@@ -11,6 +11,7 @@ namespace {
 constexpr const char* kImage = "--image";
 constexpr const char* kVolume = "--volume";
 constexpr const char* kVariable = "--env";
+constexpr const char* kVariableSecret = "--env-secret";
 constexpr const char* kServiceAccount = "--kubernetes-service-account";
 constexpr const char* kGpuResource = "--gpu-resource";
 constexpr const char* kDefaultGpuResource = "nvidia.com/gpu";
@@ -50,6 +51,10 @@ std::vector<BackEndFlag> kubernetes_pod_flags() {
           {.name = kVariable,
            .description = "NAME=VALUE, a variable of every container; may be repeated",
            .is_repeatable = true},
+          {.name = kVariableSecret,
+           .description = "A Secret whose keys are variables of every container, such as a store's "
+                          "AWS_ACCESS_KEY_ID; may be repeated",
+           .is_repeatable = true},
           {.name = kServiceAccount, .description = "The account that pods run as"},
           {.name = kGpuResource,
            .description = "The resource that is a GPU there",
@@ -59,6 +64,7 @@ std::vector<BackEndFlag> kubernetes_pod_flags() {
 KubernetesPod kubernetes_pod(const FlagValues& flags) {
   return {.image = flags.text(kImage),
           .environment = parse_variables(flags.all(kVariable)),
+          .environment_secrets = flags.all(kVariableSecret),
           .volumes = parse_volumes(flags.all(kVolume)),
           .service_account = flags.text(kServiceAccount),
           .gpu_resource = flags.text(kGpuResource, kDefaultGpuResource)};

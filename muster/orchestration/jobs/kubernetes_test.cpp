@@ -207,7 +207,8 @@ TEST_F(KubernetesServing, IsADeploymentWithWhatBelongsToIt) {
   EXPECT_EQ(at(deployment, "spec.selector.matchLabels").entries.at(0).second.string("selector"),
             "census");
   EXPECT_EQ(text_at(documents[1], "spec.ports.1.port"), "8500");
-  EXPECT_EQ(text_at(documents[2], "spec.metrics.0.pods.metric.name"), "muster_requests_in_flight");
+  EXPECT_EQ(text_at(documents[2], "spec.metrics.0.pods.metric.name"), "muster_queue_seconds");
+  EXPECT_EQ(text_at(documents[2], "spec.metrics.0.pods.target.averageValue"), "20m");
   EXPECT_EQ(text_at(documents[3], "kind"), "PodDisruptionBudget");
 }
 
@@ -222,10 +223,51 @@ TEST_F(KubernetesServing, IsAnInferenceServiceWhereAskedFor) {
   EXPECT_EQ(text_at(container, "ports.0.containerPort"), "8080");
 }
 
+TEST_F(KubernetesServing, TakesModelsFromStoresWithTheVariablesOfASecret) {
+  KubernetesServer server = served();
+  server.pod.environment_secrets = {"store-keys"};
+  for (const char* path : {"s3://bucket/census", "gs://bucket/census", "hdfs://name:9870/census"}) {
+    for (const bool is_kserve : {false, true}) {
+      server.model_base_path = path;
+      server.is_kserve = is_kserve;
+      const auto documents = documents_of(kubernetes_manifests(server));
+      const YamlValue& container = at(documents[0], is_kserve ? "spec.predictor.containers.0"
+                                                              : "spec.template.spec.containers.0");
+      EXPECT_EQ(text_at(container, "command.3"), std::string("--model-base-path=") + path);
+      EXPECT_EQ(text_at(container, "envFrom.0.secretRef.name"), "store-keys");
+    }
+  }
+}
+
+TEST_F(KubernetesServing, AnswersWhatItHasBeforeItIsKilled) {
+  const auto documents = documents_of(kubernetes_manifests(served()));
+  const YamlValue& pod = at(documents[0], "spec.template.spec");
+  const std::string wait = text_at(pod, "containers.0.lifecycle.preStop.exec.command.1");
+  const std::string exit = text_at(pod, "containers.0.command.6");
+  ASSERT_TRUE(exit.starts_with("--exit-timeout-secs=")) << exit;
+  EXPECT_LT(std::stoi(wait) + std::stoi(exit.substr(exit.find('=') + 1)),
+            std::stoi(text_at(pod, "terminationGracePeriodSeconds")));
+}
+
+TEST_F(KubernetesServing, TheRulesOfTheAdapterHaveTheMetricOfTheAutoscaler) {
+  const auto rules = documents_of(prometheus_adapter_rules());
+  ASSERT_EQ(rules.size(), 1);
+  const auto documents = documents_of(kubernetes_manifests(served()));
+  EXPECT_EQ(text_at(rules[0], "rules.0.name.as"),
+            text_at(documents[2], "spec.metrics.0.pods.metric.name"));
+  EXPECT_THAT(text_at(rules[0], "rules.0.metricsQuery"),
+              HasSubstr("rate(muster_request_queue_duration_seconds_sum{<<.LabelMatchers>>}[1m])"));
+}
+
 TEST_F(KubernetesServing, RefusesWhatCannotBe) {
   KubernetesServer server = served();
-  server.model_base_path = "models";
-  EXPECT_THAT(message_of([&] { kubernetes_manifests(server); }), HasSubstr("--model-base-path"));
+  for (const char* path : {"models", "http://host/models", "s3://", ""}) {
+    server.model_base_path = path;
+    EXPECT_THAT(message_of([&] { kubernetes_manifests(server); }), HasSubstr("--model-base-path"));
+  }
+  server = served();
+  server.target_queue_time = {};
+  EXPECT_THAT(message_of([&] { kubernetes_manifests(server); }), HasSubstr("--target-queue-ms"));
   server = served();
   server.max_replicas = 0;
   EXPECT_THAT(message_of([&] { kubernetes_manifests(server); }), HasSubstr("1 to 0"));
@@ -279,10 +321,13 @@ const std::map<std::string, std::string> kApiTypes{
      "supplementalGroups"},
     {"SeccompProfile", "type localhostProfile"},
     {"Container",
-     "args command env:[EnvVar image imagePullPolicy lifecycle:Lifecycle livenessProbe:Probe name "
+     "args command env:[EnvVar envFrom:[EnvFromSource image imagePullPolicy lifecycle:Lifecycle "
+     "livenessProbe:Probe name "
      "ports:[ContainerPort readinessProbe:Probe resources:Resources restartPolicy "
      "securityContext:SecurityContext startupProbe:Probe terminationMessagePath "
      "terminationMessagePolicy volumeMounts:[VolumeMount workingDir"},
+    {"EnvFromSource", "secretRef:SecretRef configMapRef:SecretRef prefix"},
+    {"SecretRef", "name optional"},
     {"EnvVar", "name value valueFrom:EnvVarSource"},
     {"EnvVarSource", "fieldRef:FieldRef secretKeyRef:KeyRef configMapKeyRef:KeyRef"},
     {"FieldRef", "apiVersion fieldPath"},
@@ -413,6 +458,7 @@ TEST_F(KubernetesManifests, HaveNoFieldThatTheApiDoesNotKnow) {
     KubernetesServer server = served();
     server.is_kserve = is_kserve;
     server.pod.environment = {{"FRUIT", "pear"}};
+    server.pod.environment_secrets = {"store-keys"};
     server.each.gpus = 1;
     EXPECT_THAT(unknown_fields(kubernetes_manifests(server)), IsEmpty());
   }
