@@ -2,6 +2,8 @@
 // node behind it, asked itself. The hop is HTTP/1.1 over loopback, as the requests are.
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -11,6 +13,7 @@
 #include "muster/base/error.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/process.h"
+#include "muster/testing/raw_tcp.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/testing/words.h"
 
@@ -22,13 +25,14 @@ using testing::Words;
 
 constexpr const char* kModel = "half_plus_two";
 
-/// A front with one node.
+/// A front with nodes as these flags say.
 class Front {
  public:
-  Front()
+  explicit Front(const Words& nodes)
       : program_(MUSTER_PROGRAM,
-                 {"serve", std::string(EXAMPLES_DIR) + "/half_plus_two", "--nodes", "1",
-                  "--address", "127.0.0.1", "--port", "0", "--rest-api-port", "auto"}) {
+                 Words{"serve", std::string(EXAMPLES_DIR) + "/half_plus_two", "--address",
+                       "127.0.0.1", "--port", "0", "--rest-api-port", "auto"} +
+                     nodes) {
     const bool has_begun = testing::eventually([&] {
       address_ = text_behind("REST API at:", " ...");
       return !address_.empty() || program_.ended();
@@ -38,6 +42,17 @@ class Front {
   }
   const std::string& address() const { return address_; }
   const std::string& node() const { return node_; }
+  /// Waits until so many nodes have ended since the start, because there was nothing to do.
+  void wait_for_ends(std::size_t count) const {
+    constexpr std::string_view kEnd = "has ended, as it was asked to";
+    const bool has_ended = testing::eventually([&] {
+      const std::string text = program_.err();
+      std::size_t ends = 0;
+      for (auto at = text.find(kEnd); at != text.npos; at = text.find(kEnd, at + 1)) ++ends;
+      return ends >= count;
+    });
+    if (!has_ended) throw Unavailable("muster serve keeps its nodes: {}", program_.err());
+  }
 
  private:
   std::string text_behind(std::string_view words, std::string_view end_words) const {
@@ -78,8 +93,10 @@ double answers_per_second(const nlohmann::json& step) { return step.at("answers_
 // The two loads take turns, so that what else the machine does meets both.
 void compare(bench::Report& report, const Words& flags,
              const std::vector<Comparison>& comparisons) {
+  const auto is_wanted = [&](const Comparison& one) { return report.wants(one.name); };
+  if (std::ranges::none_of(comparisons, is_wanted)) return;
   // One for each comparison: programs beside a test are ended after two minutes.
-  const Front front;
+  const Front front({"--nodes", "1"});
   std::vector<std::vector<double>> values(comparisons.size());
   std::vector<std::vector<double>> ratios(comparisons.size());
   for (int i = 0; i < bench::sized(5, 1); ++i) {
@@ -105,6 +122,32 @@ void compare(bench::Report& report, const Words& flags,
   }
 }
 
+// From a request to a server without a node to its answer, the start of the node included.
+void from_no_node(bench::Report& report) {
+  const std::string name = "from no node to the first answer, in a second";
+  if (!report.wants(name)) return;
+  const Front front({"--min-nodes", "0", "--max-nodes", "1", "--node-cool-down-secs", "0.1"});
+  std::vector<double> rates;
+  for (std::size_t i = 1; i <= bench::sized<std::size_t>(15, 1); ++i) {
+    front.wait_for_ends(i);
+    const auto begin = std::chrono::steady_clock::now();
+    testing::RawTcp client(front.address());
+    client.send(
+        "POST /v1/models/half_plus_two:predict HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+        "Content-Length: 18\r\n\r\n{\"instances\": [1]}");
+    const std::string answer = client.read_to_end();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    if (!answer.starts_with("HTTP/1.1 200 ")) throw Unavailable("the front says {}", answer);
+    rates.push_back(1 / seconds.count());
+  }
+  // A second at most, 0.3 s where it goes well.
+  report.add({.name = name,
+              .value = bench::median(rates),
+              .unit = "times",
+              .at_least = 1,
+              .aim = 1 / 0.3});
+}
+
 }  // namespace
 }  // namespace muster
 
@@ -118,5 +161,6 @@ int main(int argc, char** argv) {
   muster::compare(report, {"--concurrency", "32"},
                   {{"through the front, 32 in flight: rate", muster::answers_per_second,
                     "requests/s", 0.7, 0.9}});
+  muster::from_no_node(report);
   return report.finish();
 }

@@ -135,6 +135,7 @@ class ServingNodes {
   explicit ServingNodes(const ServeFlags& flags)
       : flags_(flags), options_(front_options(flags, rest_port_of(flags))) {
     options_.metrics = [this](const std::string& path) { return nodes_->metrics(path); };
+    options_.nodes = [this](auto since) { return nodes_->history().page(since); };
     if (flags.node_addresses.empty()) {
       const serving::NodeKeeperOptions keeper = keeper_options(flags);
       program_.emplace(program_options(flags));

@@ -94,6 +94,7 @@ struct Console::Impl {
     if (what == "cluster" && cluster && call.path.size() == 3) return cluster->show(call.path[2]);
     if (what == "models" && models) {
       if (call.path.size() == 2) return models->list();
+      if (call.path.size() == 4 && call.path[3] == "nodes") return models->nodes(call);
       if (call.path.size() == 5) return models->metadata(call);
     }
     if (call.path.size() != 2) throw NotFound("there is no such call");

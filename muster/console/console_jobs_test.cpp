@@ -50,6 +50,7 @@ class ConsoleJobsTest : public ::testing::Test {
           if (path == "/v2/repository/index") {
             return ServerReply{200, R"([{"name":"m","version":"3","state":"READY","reason":""}])"};
           }
+          if (path.starts_with("/nodes?")) return ServerReply{nodes_status_, R"({"nodes":[]})"};
           return ServerReply{200, R"({"model_stats":[]})"};
         }};
     options.guard.allow_changes = allow_changes;
@@ -88,6 +89,7 @@ class ConsoleJobsTest : public ::testing::Test {
   testing::TempDir runs_;
   jobs::JobStore store_{std::filesystem::canonical(jobs_.path())};
   std::vector<std::string> calls_;
+  int nodes_status_ = 200;
   std::optional<Console> console_;
 };
 
@@ -244,6 +246,16 @@ TEST_F(ConsoleJobsTest, StudiesAreFoundByNameAlone) {
   for (const char* id : {"..", "../tuned", "none", ""}) {
     EXPECT_EQ(ask("GET", fmt::format("/api/study?id={}", id)).status, 404) << id;
   }
+}
+
+TEST_F(ConsoleJobsTest, NodesAreThoseOfServersThatHaveSome) {
+  open(false);
+  EXPECT_EQ(data("/api/models/0/nodes?since=12.5"), json({{"nodes", json::array()}}));
+  EXPECT_THAT(calls_, ElementsAre("here:8501 GET /nodes?since=12.5 "));
+  nodes_status_ = 404;
+  EXPECT_EQ(data("/api/models/0/nodes"), json::object());
+  EXPECT_EQ(ask("GET", "/api/models/0/nodes?since=1%0D").status, 400);
+  EXPECT_EQ(ask("GET", "/api/models/1/nodes").status, 404);
 }
 
 TEST_F(ConsoleJobsTest, ServersAreNamedByTheirPlaceAlone) {

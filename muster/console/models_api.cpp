@@ -105,6 +105,23 @@ serving::HttpResponse ModelsApi::list() const {
   return {.body = dumped_models(json{{"servers", std::move(servers)}})};
 }
 
+serving::HttpResponse ModelsApi::nodes(const ApiRequest& request) const {
+  const std::string since = request.first("since").value_or("0");
+  if (since.empty() || since.find_first_not_of("0123456789.") != since.npos) {
+    throw InvalidArgument("since is a number of seconds");
+  }
+  try {
+    const ServerReply reply = options_.call(server_of(request), "GET", "/nodes?since=" + since, "");
+    const json page = parsed(reply.body);
+    if (reply.status == 200 && page.is_object() && page.contains("nodes")) {
+      return {.body = reply.body};
+    }
+  } catch (const Unavailable&) {
+    // The list of servers says so.
+  }
+  return {.body = "{}"};
+}
+
 serving::HttpResponse ModelsApi::metadata(const ApiRequest& request) const {
   const ServerReply reply =
       options_.call(server_of(request), "GET", model_path(request) + "/metadata", "");

@@ -26,14 +26,16 @@ struct ModelsOptions {
 /// Requests of pages to servers of models, by TensorFlow Serving's and the Open Inference
 /// Protocol's calls. Servers are named by their place in the list: no request leads elsewhere.
 ///   GET models                                  servers, models, versions, counts and times
-///   GET models/SERVER/MODEL/VERSION             signatures
-///   POST models/SERVER/MODEL/VERSION/predict    the body is handed on, and so is the answer
-///   POST models/SERVER/MODEL/VERSION/default    makes it the default of a folder of models
+///   GET models/SERVER/nodes?since=SECONDS       nodes behind it and their history; {} where none
+///   are GET models/SERVER/MODEL/VERSION             signatures POST
+///   models/SERVER/MODEL/VERSION/predict    the body is handed on, and so is the answer POST
+///   models/SERVER/MODEL/VERSION/default    makes it the default of a folder of models
 class ModelsApi {
  public:
   explicit ModelsApi(ModelsOptions options) : options_(std::move(options)) {}
 
   serving::HttpResponse list() const;
+  serving::HttpResponse nodes(const ApiRequest& request) const;
   serving::HttpResponse metadata(const ApiRequest& request) const;
   serving::HttpResponse predict(const ApiRequest& request) const;
   serving::HttpResponse set_default(const ApiRequest& request) const;

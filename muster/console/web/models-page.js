@@ -5,6 +5,7 @@ import {element} from './dom.js';
 import {number} from './format.js';
 import './line-chart.js';
 import {legend} from './legend.js';
+import './nodes-panel.js';
 import {RunColors} from './run-colors.js';
 import './sorted-table.js';
 
@@ -50,6 +51,7 @@ class ModelsPage extends ConsolePage {
       const {servers} = await get('models', {}, this.signal);
       this.#colors.tellApart(servers.flatMap((server) => server.models.map(versionName)));
       servers.forEach((server, place) => this.#showServer(server, place));
+      await Promise.all(servers.map((server, place) => this.#showNodes(server, place)));
       this.note.textContent = '';
       Object.assign(this.dataset, {servers: servers.length, asked: ++this.#asked});
     });
@@ -67,6 +69,16 @@ class ModelsPage extends ConsolePage {
     const rows = withShares(server.models.map((model) => this.#rowOf(model, server, place)));
     card.children[2].show(this.#columns(place), rows, {label: `Models of ${server.server}`, by: 'model'});
     kCharts.forEach(({value}, i) => this.#draw(card.children[3].children[i], rows, value));
+  }
+
+  // A server may be a front of several nodes.
+  async #showNodes(server, place) {
+    const card = this.#list.children[place];
+    const known = card.querySelector('nodes-panel');
+    const page = await get(`models/${place}/nodes`, {since: known?.since ?? 0}, this.signal);
+    if (!page.nodes) return;
+    const panel = known ?? card.appendChild(element('nodes-panel'));
+    panel.show(page, `Nodes of ${server.server}`);
   }
 
   #draw(card, rows, value) {

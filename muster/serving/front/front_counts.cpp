@@ -20,10 +20,16 @@ void write_family(const char* name, const char* type, const char* help, const ch
 
 }  // namespace
 
-void FrontCounts::answered(int status) {
+void FrontCounts::answered(int status, std::chrono::nanoseconds taken) {
   const std::lock_guard lock(mutex_);
   ++statuses_[status];
   ++answers_;
+  latencies_.add(taken);
+}
+
+LatencyBuckets FrontCounts::latencies() const {
+  const std::lock_guard lock(mutex_);
+  return latencies_;
 }
 
 std::uint64_t FrontCounts::answers() const {

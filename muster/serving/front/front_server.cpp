@@ -1,10 +1,12 @@
 #include "muster/serving/front/front_server.h"
 
 #include <atomic>
+#include <charconv>
 #include <exception>
 #include <mutex>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -27,6 +29,23 @@ HttpResponse text_answer(int status, std::string body) {
 FrontServer::Reply reply_of(const NodeAnswer& answer) {
   if (!answer.response) return {.failure = answer.failure};
   return {.status = answer.response->status, .body = answer.response->body};
+}
+
+// "/nodes?since=SECONDS", seconds of 1970 on; all where it says nothing.
+std::chrono::system_clock::time_point since_of(std::string_view target) {
+  constexpr std::string_view kSince = "since=";
+  const auto at = target.find(kSince);
+  if (at == target.npos) return {};
+  const std::string_view text = target.substr(at + kSince.size());
+  double seconds = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  constexpr double kMostSeconds = 1e9 * 9;
+  if (read.ec != std::errc() || !(seconds >= 0 && seconds <= kMostSeconds)) {
+    throw InvalidArgument("/nodes?since=SECONDS, seconds of 1970 on: {}", text);
+  }
+  return std::chrono::system_clock::time_point(
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(
+          std::chrono::duration<double>(seconds)));
 }
 
 // It would change one node, and the others would not know.
@@ -73,6 +92,7 @@ struct FrontServer::Impl {
   bool start(HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
     const std::string_view path =
         std::string_view(request.target).substr(0, request.target.find('?'));
+    if (path == "/nodes" && request.method == "GET") return false;
     if (path == "/metrics" || (!options.prometheus_path.empty() && path == options.prometheus_path))
       return request.method != "GET" && forward(request, reply);
     if (path == "/healthz" || path == "/livez") {
@@ -110,12 +130,19 @@ struct FrontServer::Impl {
     return answer;
   }
 
+  HttpResponse nodes_page(const HttpRequest& request) const {
+    HttpResponse answer{.content_type = "application/json"};
+    if (options.nodes) answer.body = options.nodes(since_of(request.target));
+    return answer;
+  }
+
   // In a thread that may wait.
   HttpResponse metrics(const HttpRequest& request) {
     try {
       options.access.check(Role::kPredict, request.header("Authorization"),
                            request.is_from_this_host);
       const std::string path = request.target.substr(0, request.target.find('?'));
+      if (path == "/nodes") return nodes_page(request);
       HttpResponse answer = text_answer(200, path == "/metrics" ? state->counts.page() : "");
       answer.content_type = "text/plain; version=0.0.4; charset=utf-8";
       if (options.metrics) answer.body += options.metrics(path);

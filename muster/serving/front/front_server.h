@@ -28,6 +28,8 @@ struct FrontOptions {
   std::string prometheus_path = "/monitoring/prometheus/metrics";
   /// The nodes' metrics of a path as one page.
   std::function<std::string(const std::string& path)> metrics{};
+  /// The page /nodes, as JSON, with the points of its history after `since`.
+  std::function<std::string(std::chrono::system_clock::time_point since)> nodes{};
 };
 
 /// One address before many nodes: takes requests over HTTP and passes each on to a node, that of

@@ -18,6 +18,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/serving/front/history_look_internal.h"
 #include "muster/serving/front/kept_node_internal.h"
 #include "muster/serving/front/node_load_internal.h"
 #include "muster/serving/front/node_metrics.h"
@@ -51,6 +52,14 @@ const char* name_of_state(KeptNode::State state) {
   return "draining";
 }
 
+/// Numbers of the nodes, of gone ones too, and when they are looked at next.
+struct Sights {
+  NodeMetrics metrics{};
+  NodeHistory history{};
+  KeeperClock::time_point next_metrics = KeeperClock::now() + kMetricsInterval;
+  KeeperClock::time_point next_look{};
+};
+
 }  // namespace
 
 struct NodeKeeper::Impl {
@@ -68,6 +77,7 @@ struct NodeKeeper::Impl {
       reap();
       for (const auto& node : nodes) node->look(front, count(KeptNode::State::kUp) > 1);
       refresh_metrics();
+      keep_history();
       decide();
       drain_needless();
       end_drained();
@@ -114,7 +124,7 @@ struct NodeKeeper::Impl {
     const bool is_expected = node.state() == KeptNode::State::kEnding;
     if (node.was_up()) {
       front.abandon(*node.node());
-      metrics.retire(*node.node());
+      seen.metrics.retire(*node.node());
     }
     if (is_expected) {
       log::info("node {} has ended, as it was asked to process={} seconds={:.2f}", node.number(),
@@ -161,7 +171,7 @@ struct NodeKeeper::Impl {
                          .answers = front.counts().answers(),
                          .nodes = wanted_nodes(),
                          .target = target},
-                        metrics);
+                        seen.metrics);
     if (before == 0 && target > 0) front.set_reason("there was no node, and one is starting");
   }
 
@@ -179,7 +189,7 @@ struct NodeKeeper::Impl {
       if (!node->is_drained()) continue;
       // Its numbers are asked for a last time.
       auto& answers = farewells[node->number()];
-      if (!answers) answers = metrics.refresh(front, node->node());
+      if (!answers) answers = seen.metrics.refresh(front, node->node());
       if (*answers > 0) continue;
       farewells.erase(node->number());
       node->end();
@@ -212,11 +222,24 @@ struct NodeKeeper::Impl {
     }
   }
 
-  void refresh_metrics() {
-    if (KeeperClock::now() < next_metrics) return;
-    next_metrics = KeeperClock::now() + kMetricsInterval;
+  void keep_history() {
+    if (KeeperClock::now() < seen.next_look) return;
+    seen.next_look = KeeperClock::now() + kMetricsInterval;
+    std::vector<NodeHistory::NodeNow> now;
     for (const auto& node : nodes) {
-      if (node->state() == KeptNode::State::kUp) metrics.refresh(front, node->node());
+      now.push_back({.number = node->number(),
+                     .state = name_of_state(node->state()),
+                     .process = node->process().process()});
+      if (node->was_up()) note_node(*node->node(), now.back());
+    }
+    seen.history.add(look_at_front(front, seen.metrics, std::move(now)));
+  }
+
+  void refresh_metrics() {
+    if (KeeperClock::now() < seen.next_metrics) return;
+    seen.next_metrics = KeeperClock::now() + kMetricsInterval;
+    for (const auto& node : nodes) {
+      if (node->state() == KeptNode::State::kUp) seen.metrics.refresh(front, node->node());
     }
   }
 
@@ -270,13 +293,12 @@ struct NodeKeeper::Impl {
   const NodeKeeperOptions options;
   NodeStarter& starter;
   FrontServer& front;
-  NodeMetrics metrics{};
+  Sights seen{};
   // For the thread of the keeper alone.
   std::vector<std::unique_ptr<KeptNode>> nodes{};
   int next_number = 0;
   int failures = 0;
   KeeperClock::time_point next_start{};
-  KeeperClock::time_point next_metrics = KeeperClock::now() + kMetricsInterval;
   std::size_t target;
   std::optional<NodeLoad> load{};
   bool has_started = false;
@@ -332,7 +354,9 @@ std::string NodeKeeper::metrics(const std::string& path) {
     const std::lock_guard lock(impl_->mutex);
     nodes = impl_->up;
   }
-  return impl_->metrics.page(impl_->front, nodes, path, Deadline::after(kMetricsPatience));
+  return impl_->seen.metrics.page(impl_->front, nodes, path, Deadline::after(kMetricsPatience));
 }
+
+const NodeHistory& NodeKeeper::history() const { return impl_->seen.history; }
 
 }  // namespace muster::serving

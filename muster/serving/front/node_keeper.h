@@ -54,6 +54,7 @@ class NodeKeeper final : public Nodes {
   void send(int signal) override;
   /// The metrics of all nodes, of a path, as one page. Any thread may call it.
   std::string metrics(const std::string& path) override;
+  const NodeHistory& history() const override;
 
  private:
   struct Impl;

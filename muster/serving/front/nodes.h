@@ -3,6 +3,7 @@
 #include <string>
 
 #include "muster/base/wait.h"
+#include "muster/serving/front/node_history.h"
 
 namespace muster::serving {
 
@@ -21,6 +22,8 @@ class Nodes {
   virtual void send(int signal) = 0;
   /// The metrics of all nodes, of a path, as one page. Any thread may call it.
   virtual std::string metrics(const std::string& path) = 0;
+  /// Nodes as they are, and their last day. Any thread may call it.
+  virtual const NodeHistory& history() const = 0;
 };
 
 }  // namespace muster::serving

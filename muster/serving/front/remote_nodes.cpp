@@ -14,6 +14,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/serving/front/ejection_internal.h"
+#include "muster/serving/front/history_look_internal.h"
 #include "muster/serving/front/node_metrics.h"
 #include "muster/serving/front/node_names.h"
 
@@ -24,6 +25,7 @@ using RemoteClock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kRemoteLook{20};
 constexpr std::chrono::milliseconds kRemoteMetricsPatience{1000};
+constexpr std::chrono::milliseconds kHistoryLook{500};
 // Without a prediction for so long it may be as fast again as it was.
 constexpr std::chrono::seconds kSilence{1};
 
@@ -126,6 +128,7 @@ struct RemoteNodes::Impl {
       const auto count =
           std::ranges::count_if(nodes, [](const auto& one) { return one.second.is_up(); });
       for (auto& one : nodes) one.second.look(front, options, count > 1);
+      keep_history();
       publish();
     } while (nap(stop, kRemoteLook));
     for (const auto& one : nodes) front.remove(*one.second.node());
@@ -156,6 +159,22 @@ struct RemoteNodes::Impl {
     }
   }
 
+  // Their metrics are asked for as often as points are kept: of servers elsewhere, not more often.
+  void keep_history() {
+    if (RemoteClock::now() < next_look) return;
+    next_look = RemoteClock::now() + kHistoryLook;
+    const bool is_due = RemoteClock::now() >= next_metrics;
+    if (is_due) next_metrics = RemoteClock::now() + NodeHistory::kInterval;
+    std::vector<NodeHistory::NodeNow> now;
+    for (const auto& one : nodes) {
+      const auto& node = one.second.node();
+      now.push_back({.number = node->number, .state = one.second.is_up() ? "up" : "out"});
+      note_node(*node, now.back());
+      if (is_due && one.second.is_up()) node_metrics.refresh(front, node);
+    }
+    history.add(look_at_front(front, node_metrics, std::move(now)));
+  }
+
   // For other threads.
   void publish() {
     std::vector<std::shared_ptr<Node>> now_up;
@@ -171,9 +190,12 @@ struct RemoteNodes::Impl {
   const RemoteNodesOptions options;
   FrontServer& front;
   NodeMetrics node_metrics{};
+  NodeHistory history{};
   // By address; for the thread that looks after them alone.
   std::map<std::string, RemoteNode> nodes{};
   int next_number = 0;
+  RemoteClock::time_point next_look{};
+  RemoteClock::time_point next_metrics{};
 
   std::mutex mutex{};
   std::condition_variable changed{};
@@ -214,6 +236,8 @@ void RemoteNodes::stop(const Deadline&) {
 }
 
 void RemoteNodes::send(int) {}
+
+const NodeHistory& RemoteNodes::history() const { return impl_->history; }
 
 std::string RemoteNodes::metrics(const std::string& path) {
   std::vector<std::shared_ptr<Node>> nodes;

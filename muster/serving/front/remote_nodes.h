@@ -38,6 +38,7 @@ class RemoteNodes final : public Nodes {
   /// Nothing: the processes are not its own.
   void send(int signal) override;
   std::string metrics(const std::string& path) override;
+  const NodeHistory& history() const override;
 
  private:
   struct Impl;

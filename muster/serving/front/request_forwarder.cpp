@@ -180,7 +180,7 @@ void RequestForwarder::on_failure(ForwardedRequest request, std::shared_ptr<Node
 }
 
 void RequestForwarder::reply(const ForwardedRequest& request, HttpResponse response) {
-  state_->counts.answered(response.status);
+  state_->counts.answered(response.status, Node::Clock::now() - request.request->received);
   request.reply->reply(std::move(response));
 }
 

@@ -103,7 +103,7 @@ TEST_F(RequestRecorderTest, BeginsNewFilesAndRemovesTheOldestWithinItsLimits) {
   options.file_bytes = 500;
   options.most_bytes = 1500;
   open(options);
-  // What lies in the folder from before counts, and goes first; other files stay.
+  // Recordings from before count, and go first; other files stay.
   std::filesystem::create_directories(folder() / "m");
   write_file_atomically(folder() / "m/requests-20000101T000000-1-000000.tfrecord",
                         std::string(900, 'x'));
