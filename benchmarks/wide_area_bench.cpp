@@ -98,7 +98,7 @@ class Run {
   };
   /// After some steps that do not count.
   Figures measure() {
-    wait_for_lines(2);
+    wait_for_lines(bench::sized<std::size_t>(2, 1));
     const double bytes_before = bytes_sent();
     const auto from = rates().size();
     wait_for_lines(from + bench::sized<std::size_t>(5, 1));
@@ -230,8 +230,13 @@ int main_of(int argc, char** argv) {
     return report.finish();
   }
   const testing::TempDir folder;
-  for (const Example& example : make_examples(folder.path())) {
-    for (const Layout& layout : layouts()) measure(report, example, layout);
+  const auto examples = make_examples(folder.path());
+  for (std::size_t example = 0; example < bench::sized(examples.size(), std::size_t{1});
+       ++example) {
+    for (std::size_t layout = 0; layout < bench::sized(layouts().size(), std::size_t{1});
+         ++layout) {
+      measure(report, examples[example], layouts()[layout]);
+    }
   }
   return report.finish();
 }
