@@ -41,6 +41,7 @@ constexpr auto kDeviceOps = std::to_array<DeviceOp>({
     {.name = "ConcatV2", .host_reads_last = true},
     heavy("Conv2D"),
     heavy("Conv2DBackpropInput", kOperand0),
+    heavy("Conv3D"),
     plain("Cos"),
     heavy("DepthwiseConv2dNative"),
     plain("Div"),

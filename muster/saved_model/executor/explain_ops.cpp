@@ -33,6 +33,7 @@ constexpr auto kExplainedOps = std::to_array<ExplainedOp>({
     {"ConcatV2", kSmooth},
     {"Conv2D", kSmooth},
     {"Conv2DBackpropInput", kSmooth},
+    {"Conv3D", kSmooth},
     {"Cos", kSmooth},
     {"Cumsum", kSmooth},
     {"DepthwiseConv2dNative", kSmooth},
@@ -164,7 +165,8 @@ bool pools_rows(std::string_view op) {
 }
 
 bool needs_fixed_filter(std::string_view op) {
-  return op == "Conv2D" || op == "Conv2DBackpropInput" || op == "DepthwiseConv2dNative";
+  return op == "Conv2D" || op == "Conv2DBackpropInput" || op == "Conv3D" ||
+         op == "DepthwiseConv2dNative";
 }
 
 }  // namespace muster::executor

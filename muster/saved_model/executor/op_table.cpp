@@ -182,6 +182,7 @@ const OpTable& OpTable::standard() {
     add_math_ops(all);
     add_reduction_ops(all);
     add_nn_ops(all);
+    add_volume_ops(all);
     add_state_ops(all);
     add_string_ops(all);
     add_sparse_ops(all);

@@ -133,6 +133,7 @@ void add_slice_ops(OpTable& table);
 void add_math_ops(OpTable& table);
 void add_reduction_ops(OpTable& table);
 void add_nn_ops(OpTable& table);
+void add_volume_ops(OpTable& table);
 void add_state_ops(OpTable& table);
 void add_string_ops(OpTable& table);
 void add_sparse_ops(OpTable& table);

@@ -228,6 +228,25 @@ TEST(NnOps, PadAsTensorFlowDoes) {
   expect_equal(run("Conv2D", {in.permute({0, 3, 1, 2}), filter}, first), wanted);
 }
 
+TEST(NnOps, ConvolveVolumesPaddedAsTensorFlowDoes) {
+  const at::Tensor in = at::rand({2, 4, 5, 6, 3});
+  const at::Tensor filter = at::rand({3, 2, 3, 3, 4});
+  const auto channels_first = in.permute({0, 4, 1, 2, 3});
+  const auto kernel = filter.permute({4, 3, 0, 1, 2});
+  // Four in steps of two and a reach of three: one is added behind. Five and a reach of two: one,
+  // behind. Six: one on each side.
+  const auto around = at::constant_pad_nd(channels_first, {1, 1, 0, 1, 0, 1});
+  const graph::Attrs same{{"strides", list({1, 2, 1, 1, 1})}, {"padding", "SAME"}};
+  expect_equal(run("Conv3D", {in, filter}, same),
+               at::conv3d(around, kernel, {}, at::IntArrayRef({2, 1, 1})).permute({0, 2, 3, 4, 1}));
+  const graph::Attrs valid{{"strides", list({1, 1, 1, 1, 1})}, {"padding", "VALID"}};
+  expect_equal(run("Conv3D", {in, filter}, valid),
+               at::conv3d(channels_first, kernel).permute({0, 2, 3, 4, 1}));
+  EXPECT_THROW(run("Conv3D", {in, at::rand({5, 2, 3, 3, 4})}, valid), InvalidArgument);
+  EXPECT_THROW(run("Conv3D", {in, at::rand({3, 2, 3, 2, 4})}, valid), InvalidArgument);
+  EXPECT_THROW(run("Conv3D", {in.select(0, 0), filter}, valid), InvalidArgument);
+}
+
 TEST(NnOps, KeepTheChannelsOfADepthwiseConvolutionApart) {
   const at::Tensor in = at::rand({1, 4, 4, 2});
   const at::Tensor filter = at::rand({2, 2, 2, 3});

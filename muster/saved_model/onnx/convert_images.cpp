@@ -137,7 +137,6 @@ void depthwise_convolution(Call& call) {
 // that no window touches, they are 0.
 void transposed_convolution(Call& call) {
   const auto layout = layout_of(call);
-  const TensorValue& kernel = kernel_of(call);
   call.require(graph::attr<std::string>(call.node, "padding") == "VALID",
                "only with the padding VALID it is converted");
   call.require(dilations_of(call, layout) == std::vector<std::int64_t>{1, 1},
@@ -146,10 +145,16 @@ void transposed_convolution(Call& call) {
   call.require(sizes.size() == 4 && sizes[layout.height] > 0 && sizes[layout.height + 1] > 0,
                "its height and width must be constants");
   const auto strides = over_image(call, "strides", layout);
-  const std::vector<std::int64_t> shape{kernel.shape[0], kernel.shape[1]};
+  Attributes attributes{{"strides", strides}};
+  // That of a kernel which the graph computes follows from the kernel.
+  if (const TensorValue* kernel = call.constant(1)) {
+    call.require(kernel->shape.size() == 4, "its kernel must have four axes");
+    attributes.emplace("kernel_shape",
+                       std::vector<std::int64_t>{kernel->shape[0], kernel->shape[1]});
+  }
   auto made =
       call.add("ConvTranspose", {call.input(2, layout.channels_first), call.input(1, kKernelOrder)},
-               {{"kernel_shape", shape}, {"strides", strides}});
+               attributes);
   if (strides != std::vector<std::int64_t>{1, 1}) {
     made =
         call.add("Pad", {made, call.to.ints({0, 0, 0, 0, 0, 0, strides[0] - 1, strides[1] - 1})});
@@ -157,6 +162,26 @@ void transposed_convolution(Call& call) {
   const auto ends = call.to.ints({sizes[layout.height], sizes[layout.height + 1]});
   call.give(call.last("Slice", {made, call.to.ints({0, 0}), ends, call.to.ints({2, 3})}),
             call.type(), 4, layout.channels_first);
+}
+
+// Volumes, whose kernel is [depth, height, width, in, out].
+void volume_convolution(Call& call) {
+  const Order channels_first{0, 4, 1, 2, 3};
+  const auto of_volume = [&](const char* name) {
+    auto values = call.attr_or(name, AttrList{}).ints;
+    if (values.empty()) values.assign(5, 1);
+    call.require(values.size() == 5 && values[0] == 1 && values[4] == 1,
+                 fmt::format("its {} must be five numbers, 1 for examples and channels", name));
+    return std::vector<std::int64_t>{values[1], values[2], values[3]};
+  };
+  call.require(call.attr_or<std::string>("data_format", "NDHWC") == "NDHWC",
+               "only volumes with the channels last are converted");
+  const auto padding = graph::attr<std::string>(call.node, "padding");
+  Attributes attributes{{"strides", of_volume("strides")}, {"dilations", of_volume("dilations")}};
+  if (padding == "SAME") attributes.emplace("auto_pad", std::string("SAME_UPPER"));
+  call.give(call.last("Conv", {call.input(0, channels_first), call.input(1, {4, 3, 0, 1, 2})},
+                      attributes),
+            call.type(), 5, channels_first);
 }
 
 void pool(Call& call, std::string_view op) {
@@ -277,6 +302,7 @@ constexpr std::array kImagesConversions{
     OpConversion{"AvgPool", "AveragePool", avg_pool},
     OpConversion{"Conv2D", "Conv", convolution},
     OpConversion{"Conv2DBackpropInput", "ConvTranspose, Pad, Slice", transposed_convolution},
+    OpConversion{"Conv3D", "Conv", volume_convolution},
     OpConversion{"DepthwiseConv2dNative", "Conv", depthwise_convolution},
     OpConversion{"FusedBatchNorm", "BatchNormalization", batch_norm},
     OpConversion{"FusedBatchNormV2", "BatchNormalization", batch_norm},

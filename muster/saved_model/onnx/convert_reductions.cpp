@@ -104,7 +104,10 @@ void cumsum(Call& call) {
 
 // The largest of the last axis, sorted, and where they were.
 void top_k(Call& call) {
-  const auto count = call.to.ints({call.number(1, "k")});
+  const auto count =
+      call.constant(1) != nullptr
+          ? call.to.ints({call.number(1, "k")})
+          : call.add("Reshape", {call.to.get_wide(call.tensor(1)), call.to.ints({1})});
   const auto rank = call.held(0).rank;
   const auto found = call.to.add_several(call.node.name, "TopK", {call.input(0), count}, 2,
                                          {{"axis", std::int64_t{-1}}});
