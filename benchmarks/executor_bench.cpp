@@ -4,10 +4,12 @@
 #include <fmt/core.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/rnn.h>
 #include <torch/types.h>
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,6 +60,22 @@ struct MnistCnn : muster::Model {
   std::shared_ptr<muster::Dense> logits;
 };
 
+/// Two layers of an LSTM over sequences of 64 numbers a step, of which the last state is
+/// classified.
+struct LstmClassifier : muster::Model {
+  explicit LstmClassifier(std::int64_t hidden) {
+    lstm = register_module(
+        "lstm",
+        torch::nn::LSTM(torch::nn::LSTMOptions(64, hidden).num_layers(2).batch_first(true)));
+    logits = register_module("logits", std::make_shared<muster::Dense>(hidden, 10));
+  }
+  torch::Tensor forward(const Features& x) override {
+    return logits->forward(std::get<0>(lstm->forward(x.tensor("image"))).select(1, -1));
+  }
+  torch::nn::LSTM lstm{nullptr};
+  std::shared_ptr<muster::Dense> logits;
+};
+
 /// An exported model on a GPU, with a CUDA graph for each batch size and operation by operation.
 void compare_on_gpu(muster::bench::Report& report, const std::string& name,
                     const muster::Path& folder, const at::Tensor& images) {
@@ -88,7 +106,8 @@ void compare_on_gpu(muster::bench::Report& report, const std::string& name,
 /// Fills a row for each number of rows.
 void compare(muster::bench::Report& report, const std::string& name,
              const std::shared_ptr<muster::Model>& model, std::int64_t classes,
-             const at::Tensor& images) {
+             const at::Tensor& images, const std::string& examples = "images",
+             std::optional<double> at_least = 1) {
   const muster::testing::TempDir folder;
   const auto head = muster::multi_class_head(classes);
   muster::exporting::write_model(*model, head.get(),
@@ -99,7 +118,7 @@ void compare(muster::bench::Report& report, const std::string& name,
   model->eval();
   const torch::NoGradGuard no_grad;
   for (const std::int64_t rows : {std::int64_t{1}, images.size(0)}) {
-    const auto row = fmt::format("{}, {} images", name, rows);
+    const auto row = fmt::format("{}, {} {}", name, rows, examples);
     if (!report.wants(row)) continue;
     const Features features{{"image", images.slice(0, 0, rows)}};
     const muster::executor::Values inputs{{"image", features.tensor("image")}};
@@ -110,8 +129,8 @@ void compare(muster::bench::Report& report, const std::string& name,
     report.add({.name = row,
                 .value = times.limit_seconds / times.work_seconds,
                 .unit = "times the model's speed",
-                .at_least = 1,
-                .aim = 1.5});
+                .at_least = at_least,
+                .aim = at_least ? std::optional(1.5) : std::nullopt});
     report.add({.name = row + ", executor", .value = times.work_seconds * 1e3, .unit = "ms"});
     report.add({.name = row + ", allocations",
                 .value = static_cast<double>(muster::bench::allocations_of(
@@ -262,5 +281,10 @@ int main(int argc, char** argv) {
       report, "ResNet-44",
       std::make_shared<muster::ResNet>(muster::ResNetOptions{.num_layers = 44, .num_classes = 11}),
       11, torch::rand({32, 32, 32, 3}) * 255);
+  for (const std::int64_t hidden : {64, 256}) {
+    compare(report, fmt::format("LSTM of {} units, 32 steps", hidden),
+            std::make_shared<LstmClassifier>(hidden), 10, torch::randn({32, 32, 64}), "sequences",
+            /*at_least=*/{});
+  }
   return report.finish();
 }

@@ -1,10 +1,13 @@
 // Exports of muster, run by other engines: ONNX's own checker, ONNX's operators in numpy, and
 // OpenCV's dnn module, each as a process.
 #include <gtest/gtest.h>
+#include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/rnn.h>
+#include <torch/nn/utils/rnn.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -70,6 +73,15 @@ void expect_success(const std::filesystem::path& program,
   const auto outcome = run_program(program, arguments, {"MUSTER_LOG_LEVEL=warning"});
   EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
   std::cout << outcome.out;
+}
+
+// Engines that npm installs, where MUSTER_NODE_ENGINES names their folder.
+void expect_node_engines(const Path& folder) {
+  const char* const engines = std::getenv("MUSTER_NODE_ENGINES");
+  if (engines == nullptr) return;
+  for (const std::string script : {"check_onnxruntime.mjs", "check_tfjs.mjs"}) {
+    expect_success("/usr/bin/node", {ENGINES_DIR + ("/" + script), folder.string(), engines});
+  }
 }
 
 void expect_script(const std::string& script, const Path& folder,
@@ -250,6 +262,91 @@ struct SequenceNet : Model {
   nn::Linear logits{nullptr};
 };
 
+/// Recurrent layers in the forms that libtorch has.
+struct RecurrentNet : Model {
+  RecurrentNet() {
+    lstm = register_module(
+        "lstm",
+        nn::LSTM(nn::LSTMOptions(6, 5).num_layers(2).bidirectional(true).batch_first(true)));
+    gru = register_module("gru", nn::GRU(nn::GRUOptions(10, 4).batch_first(true)));
+    packed = register_module("packed",
+                             nn::LSTM(nn::LSTMOptions(6, 3).bidirectional(true).batch_first(true)));
+    rnn = register_module("rnn", nn::RNN(nn::RNNOptions(4, 3).batch_first(true).bias(false)));
+    logits = register_module("logits", nn::Linear(21, 4));
+  }
+  torch::Tensor forward(const Features& x) override {
+    namespace rnn_utils = torch::nn::utils::rnn;
+    const auto steps = x.tensor("steps");
+    const auto [states, last] = gru->forward(std::get<0>(lstm->forward(steps)));
+    const auto [sequences, ends] = packed->forward_with_packed_input(
+        rnn_utils::pack_padded_sequence(steps, x.tensor("lengths"), true, false));
+    const auto padded =
+        std::get<0>(rnn_utils::pad_packed_sequence(sequences, true, 0.5, steps.size(1)));
+    const auto ended = std::get<0>(ends).transpose(0, 1).flatten(1);
+    return logits->forward(
+        torch::cat({std::get<0>(rnn->forward(states)).select(1, -1), last.squeeze(0), ended,
+                    padded.mean(1), padded.slice(2, 0, 2).sum(1)},
+                   1));
+  }
+  nn::LSTM lstm{nullptr}, packed{nullptr};
+  nn::GRU gru{nullptr};
+  nn::RNN rnn{nullptr};
+  nn::Linear logits{nullptr};
+};
+
+/// Convolutions that few models have.
+struct RareConvolutions : Model {
+  RareConvolutions() {
+    volumes = register_module(
+        "volumes", nn::Conv3d(nn::Conv3dOptions(2, 4, {2, 3, 3}).stride({1, 2, 1}).padding(1)));
+    grouped = register_module("grouped",
+                              nn::Conv3d(nn::Conv3dOptions(4, 6, 2).groups(2).dilation({2, 1, 1})));
+    dilated = register_module(
+        "dilated",
+        nn::ConvTranspose2d(nn::ConvTranspose2dOptions(4, 3, 3).stride(2).dilation({2, 3})));
+    groups = register_module(
+        "groups", nn::ConvTranspose2d(
+                      nn::ConvTranspose2dOptions(4, 6, 3).groups(2).stride(2).output_padding(1)));
+    logits = register_module("logits", nn::Linear(15, 4));
+  }
+  torch::Tensor forward(const Features& x) override {
+    const auto deep = grouped->forward(torch::relu(volumes->forward(x.tensor("volume"))));
+    const auto image = x.tensor("image");
+    return logits->forward(torch::cat({deep.mean({2, 3, 4}), dilated->forward(image).amax({2, 3}),
+                                       groups->forward(image).mean({2, 3})},
+                                      1));
+  }
+  nn::Conv3d volumes{nullptr}, grouped{nullptr};
+  nn::ConvTranspose2d dilated{nullptr}, groups{nullptr};
+  nn::Linear logits{nullptr};
+};
+
+/// Attention of several heads, and RMS norm.
+struct AttentionNet : Model {
+  AttentionNet() {
+    heads = register_module("heads", nn::MultiheadAttention(nn::MultiheadAttentionOptions(6, 2)));
+    logits = register_module("logits", nn::Linear(6, 4));
+    scale = register_parameter("scale", torch::rand({6}) + 0.5);
+  }
+  torch::Tensor forward(const Features& x) override {
+    const auto steps = x.tensor("steps");
+    auto y = steps * torch::rsqrt(steps.square().mean({2}, true) + 1e-6) * scale;
+    const auto turned = y.transpose(0, 1);
+    y = y + std::get<0>(heads->forward(turned, turned, turned)).transpose(0, 1);
+    const auto parts = y.unflatten(2, {2, 3}).transpose(1, 2);
+#if TORCH_VERSION_MAJOR >= 2
+    const auto mixed = at::scaled_dot_product_attention(parts, parts, parts, {}, 0, true);
+#else
+    const auto mixed =
+        std::get<0>(at::_scaled_dot_product_attention(parts, parts, parts, {}, 0, false, true));
+#endif
+    return logits->forward(mixed.transpose(1, 2).flatten(2).mean(1));
+  }
+  nn::MultiheadAttention heads{nullptr};
+  nn::Linear logits{nullptr};
+  torch::Tensor scale;
+};
+
 at::Tensor mnist_images(const Path& data) {
   const auto images = read_idx(data / "mnist" / "t10k-images-idx3-ubyte.gz");
   return torch::from_blob(const_cast<char*>(images.data.data()), {kExamples, 784}, torch::kByte)
@@ -324,6 +421,36 @@ TEST(OtherEngines, RunEveryOperationOfRowsInONNX) {
   expect_script("check_onnx.py", rows.files());
   Case numbers(*model, *regression_head(4), examples);
   expect_script("check_onnx.py", numbers.files());
+}
+
+TEST(OtherEngines, RunRecurrentLayers) {
+  torch::manual_seed(8);
+  const auto model = std::make_shared<RecurrentNet>();
+  const auto lengths = torch::tensor({5, 1, 3, 2, 5, 4, 1, 2, 5}, torch::kLong);
+  Case sequences(*model, *regression_head(4),
+                 {{"steps", torch::randn({9, 5, 6})}, {"lengths", lengths}});
+  const Path folder = sequences.files();
+  expect_script("check_onnx.py", folder);
+  expect_node_engines(folder);
+}
+
+TEST(OtherEngines, RunConvolutionsOverVolumesAndTransposedOnes) {
+  torch::manual_seed(9);
+  const auto model = std::make_shared<RareConvolutions>();
+  Case images(*model, *regression_head(4),
+              {{"volume", torch::randn({9, 2, 4, 7, 6})}, {"image", torch::randn({9, 4, 5, 4})}});
+  const Path folder = images.files();
+  expect_script("check_onnx.py", folder);
+  expect_node_engines(folder);
+}
+
+TEST(OtherEngines, RunAttention) {
+  torch::manual_seed(10);
+  const auto model = std::make_shared<AttentionNet>();
+  Case steps(*model, *regression_head(4), {{"steps", torch::randn({9, 5, 6})}});
+  const Path folder = steps.files();
+  expect_script("check_onnx.py", folder);
+  expect_node_engines(folder);
 }
 
 graph::NodeDef node(const std::string& name, const std::string& op, std::vector<std::string> inputs,

@@ -370,9 +370,29 @@ class Merge {
       const auto sizes_b = type_b->sizes().concrete_sizes();
       if (!sizes_a || !sizes_b) continue;
       if (type_a->scalarType() != type_b->scalarType()) throw_differs("a tensor's type differs");
-      operation.outputs.push_back(new_value(a.outputs()[i], *type_a->scalarType(),
-                                            sizes_of(*sizes_a, *sizes_b), operation.scope));
+      const ValueId id = new_value(a.outputs()[i], *type_a->scalarType(),
+                                   result_sizes(operation, i, *sizes_a, *sizes_b), operation.scope);
+      if (is_packed(operation, i)) packed_.insert(id.index);
+      operation.outputs.push_back(id);
     }
+  }
+
+  // How many values packed sequences have follows the lengths of rows; operations of their own
+  // alone read them.
+  bool is_packed(const Operation& operation, std::size_t result) const {
+    if (operation.kind == "aten::_pack_padded_sequence") return true;
+    if (result > 0 || operation.kind == "aten::_pad_packed_sequence") return false;
+    if (operation.arguments.empty()) return false;
+    const auto* first = std::get_if<ValueId>(&operation.arguments[0]);
+    return first != nullptr && packed_.contains(first->index);
+  }
+
+  std::vector<Size> result_sizes(const Operation& operation, std::size_t result, at::IntArrayRef a,
+                                 at::IntArrayRef b) const {
+    if (!is_packed(operation, result) || a.size() != b.size() || a.empty()) return sizes_of(a, b);
+    std::vector<Size> sizes{{.constant = -1}};
+    for (std::size_t i = 1; i < a.size(); ++i) sizes.push_back(size_of(a[i], b[i]));
+    return sizes;
   }
 
   // The tracer writes a list that an operation gives, and takes it apart at once.
@@ -404,6 +424,7 @@ class Merge {
   Program program_;
   std::size_t first_variable_ = 0;
   std::unordered_map<const jit::Value*, ValueId> ids_;
+  std::set<std::size_t> packed_;
   std::string last_;
   std::string scope_;
 };

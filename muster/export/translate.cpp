@@ -20,10 +20,10 @@ const Table& table() {
   static const Table made = [] {
     Table all;
     for (const auto part :
-         {activation_translations(), convolution_translations(), gather_translations(),
-          column_translations(), linear_translations(), normalisation_translations(),
-          pointwise_translations(), pooling_translations(), reduction_translations(),
-          shape_translations()}) {
+         {activation_translations(), attention_translations(), convolution_translations(),
+          gather_translations(), column_translations(), linear_translations(),
+          normalisation_translations(), pointwise_translations(), pooling_translations(),
+          recurrent_translations(), reduction_translations(), shape_translations()}) {
       for (const auto& entry : part) all.emplace(entry.aten, entry);
     }
     return all;

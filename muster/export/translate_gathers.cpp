@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <array>
+#include <initializer_list>
+#include <string_view>
 
 #include "muster/export/translation_internal.h"
 
@@ -105,12 +107,49 @@ void one_hot(Call& call) {
                   {{"T", call.type()}, {"TI", type_of(call, 0)}, {"axis", -1}}));
 }
 
+// index(x, [indices]), which is x[indices] with rows by number
+void index(Call& call) {
+  const auto indices = call.ids(1);
+  const auto type = call.to.value(indices.at(0)).dtype;
+  call.require(indices.size() == 1 && at::isIntegralType(type, /*includeBool=*/false),
+               "only whole numbers of entries of the first axis are translated");
+  call.give(gathered(call, call.tensor(0), call.to.get(indices[0]), graph_type(type), 0));
+}
+
+// Whether an operation of these kinds made the argument, perhaps in another type.
+bool is_made_by(Call& call, std::size_t index, std::initializer_list<std::string_view> kinds) {
+  if (!call.is_tensor(index)) return false;
+  const Operation* made = call.to.producer(call.id(index));
+  while (made != nullptr && made->kind == "aten::to") {
+    const auto* from = std::get_if<ValueId>(&made->arguments.at(0));
+    made = from != nullptr ? call.to.producer(*from) : nullptr;
+  }
+  return made != nullptr && std::ranges::find(kinds, made->kind) != kinds.end();
+}
+
+// scatter(x, axis, indices, source), as packed sequences invert an order of rows: where each number
+// stands in it, which is the order of the order.
+void scatter(Call& call) {
+  call.require(call.rank(0) == 1 && is_made_by(call, 0, {"aten::empty_like"}) &&
+                   is_made_by(call, 2, {"aten::sort", "aten::argsort"}) &&
+                   is_made_by(call, 3, {"aten::arange"}),
+               "only the inverse of an order of rows is translated");
+  const DataType type = type_of(call, 2);
+  const auto negated = call.to.add("Neg", "Neg", {call.tensor(2)}, {{"T", type}});
+  const auto count = call.to.count(call.value(2).sizes.at(0));
+  const auto top =
+      call.to.add("TopKV2", "TopKV2", {negated, count}, {{"T", type}, {"sorted", true}});
+  call.give(call.to.cast(top + ":1", DataType::kInt32, call.type()));
+}
+
 constexpr std::array kGathersTranslations{
     OpTranslation{"aten::embedding", "GatherV2", embedding},
     OpTranslation{"aten::embedding_bag", "GatherV2, Reshape, Mul, Sum, Mean or Max", embedding_bag},
     OpTranslation{"aten::gather", "GatherV2", gather},
+    OpTranslation{"aten::index", "GatherV2", index},
     OpTranslation{"aten::index_select", "GatherV2", index_select},
     OpTranslation{"aten::one_hot", "OneHot", one_hot},
+    OpTranslation{"aten::scatter", "Neg, TopKV2, Cast", scatter},
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <torch/types.h>
 
 #include <array>
+#include <limits>
 
 #include "muster/export/translation_internal.h"
 
@@ -86,6 +87,22 @@ void layer_norm(Call& call) {
   call.give(output);
 }
 
+// rms_norm(input, shape, weight, epsilon), of libtorch 2.4 and later
+void rms_norm(Call& call) {
+  const std::size_t rank = call.rank(0);
+  std::vector<std::int64_t> axes;
+  for (std::size_t axis = rank - call.integers(1).size(); axis < rank; ++axis) {
+    axes.push_back(static_cast<std::int64_t>(axis));
+  }
+  const double epsilon = call.is_none(3) ? std::numeric_limits<float>::epsilon() : call.number(3);
+  const auto input = call.tensor(0);
+  const auto mean = call.reduced("Mean", call.node("Square", {input}), axes);
+  const auto deviation = call.node("Rsqrt", {call.node("AddV2", {mean, call.scalar(epsilon)})});
+  auto output = call.node("Mul", {input, deviation});
+  if (!call.is_none(2)) output = call.node("Mul", {output, call.tensor(2)});
+  call.give(output);
+}
+
 // Channels in groups, each with everything after it; weight and bias are a number a channel.
 void normalise_groups(Call& call, std::int64_t groups, std::size_t weight, std::size_t bias,
                       double epsilon) {
@@ -127,6 +144,7 @@ constexpr std::array kNormalisationsTranslations{
                   instance_norm},
     OpTranslation{"aten::layer_norm", "Mean, SquaredDifference, Rsqrt, Sub, Mul, AddV2",
                   layer_norm},
+    OpTranslation{"aten::rms_norm", "Square, Mean, Rsqrt, Mul, AddV2", rms_norm},
 };
 
 }  // namespace

@@ -176,7 +176,7 @@ struct Ranked {
   Order order;
 };
 
-Ranked ranked(Call& call, std::int64_t axis, std::int64_t count, bool largest) {
+Ranked ranked(Call& call, std::int64_t axis, const std::string& count, bool largest) {
   const auto dtype = call.value(0).dtype;
   call.require(largest || (dtype != at::kByte && dtype != at::kBool),
                "the smallest of unsigned numbers are not translated");
@@ -184,8 +184,8 @@ Ranked ranked(Call& call, std::int64_t axis, std::int64_t count, bool largest) {
   const graph::Attrs attrs{{"T", graph_type(dtype)}};
   auto input = call.tensor(0, order);
   if (!largest) input = call.to.add("Neg", "Neg", {input}, attrs);
-  const auto top = call.to.add("TopKV2", "TopKV2", {input, call.int32(count)},
-                               {{"T", graph_type(dtype)}, {"sorted", true}});
+  const auto top =
+      call.to.add("TopKV2", "TopKV2", {input, count}, {{"T", graph_type(dtype)}, {"sorted", true}});
   return {.values = largest ? top : call.to.add("Neg", "Neg", {top}, attrs),
           .places = call.to.cast(top + ":1", DataType::kInt32, DataType::kInt64),
           .order = order};
@@ -193,7 +193,8 @@ Ranked ranked(Call& call, std::int64_t axis, std::int64_t count, bool largest) {
 
 // topk(x, k, axis, largest, sorted)
 void topk(Call& call) {
-  const auto found = ranked(call, call.axis(2, call.rank(0)), call.integer(1), call.truth(3));
+  const auto found =
+      ranked(call, call.axis(2, call.rank(0)), call.int32(call.integer(1)), call.truth(3));
   call.give(found.values, found.order);
   if (call.results() > 1) call.give_one(1, found.places, found.order);
 }
@@ -201,8 +202,8 @@ void topk(Call& call) {
 Ranked sorted(Call& call, std::size_t axis_at) {
   const std::int64_t axis = call.axis(axis_at, call.rank(0));
   const Size size = call.value(0).sizes[static_cast<std::size_t>(axis)];
-  call.require(!size.follows_batch(), "sorting the rows of a batch is not translated");
-  return ranked(call, axis, size.constant, call.truth(axis_at + 1));
+  const auto count = size.follows_batch() ? call.to.count(size) : call.int32(size.constant);
+  return ranked(call, axis, count, call.truth(axis_at + 1));
 }
 
 // sort(x, axis, descending) or sort(x, stable, axis, descending)

@@ -281,13 +281,6 @@ void triangle(Call& call, bool upper) {
 void tril(Call& call) { triangle(call, /*upper=*/false); }
 void triu(Call& call) { triangle(call, /*upper=*/true); }
 
-// A number that may follow the batch, as a node of int32.
-std::string count_node(Call& call, std::size_t index) {
-  const auto sizes = call.to.shape_vector({std::get<Size>(call.argument(index))});
-  return call.to.add("Reshape", "Reshape", {sizes, call.to.ints({})},
-                     {{"T", DataType::kInt32}, {"Tshape", DataType::kInt32}});
-}
-
 // With one, two or three numbers in front of the options, which are dtype, layout, device, pin.
 void arange(Call& call) {
   constexpr std::size_t kOptions = 4;
@@ -302,7 +295,7 @@ void arange(Call& call) {
                  "it counts rows in broken steps");
     const auto made =
         call.to.add("range", "Range",
-                    {call.int32(static_cast<std::int64_t>(begin)), count_node(call, end_at),
+                    {call.int32(static_cast<std::int64_t>(begin)), call.to.count(*end),
                      call.int32(static_cast<std::int64_t>(step))},
                     {{"Tidx", DataType::kInt32}});
     return call.give(call.to.cast(made, DataType::kInt32, call.type()));
@@ -367,6 +360,7 @@ constexpr std::array kShapeTranslations{
     OpTranslation{"aten::triu", "SelectV2", triu},
     OpTranslation{"aten::unbind", "Unpack", unbind},
     OpTranslation{"aten::unflatten", "Reshape", reshape},
+    OpTranslation{"aten::unsafe_chunk", "Split or SplitV", split},
     OpTranslation{"aten::unsqueeze", "Reshape", reshape},
     OpTranslation{"aten::view", "Reshape", reshape},
     OpTranslation{"aten::view_as", "Reshape", reshape},

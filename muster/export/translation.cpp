@@ -113,6 +113,18 @@ std::string Translation::reshape_vector(const std::vector<Size>& sizes) {
   return ints(values);
 }
 
+std::string Translation::count(const Size& size) {
+  return add("Reshape", "Reshape", {shape_vector({size}), ints({})},
+             {{"T", DataType::kInt32}, {"Tshape", DataType::kInt32}});
+}
+
+const Operation* Translation::producer(ValueId id) const {
+  for (const auto& operation : program_.operations) {
+    if (std::ranges::find(operation.outputs, id) != operation.outputs.end()) return &operation;
+  }
+  return nullptr;
+}
+
 void Translation::set(ValueId id, const std::string& node, Order order) {
   if (order.empty()) order = identity_order(value(id).sizes.size());
   held_[id.index].emplace_back(std::move(order), node);
@@ -134,6 +146,11 @@ void Translation::set_permuted(ValueId output, ValueId input, const Order& axes)
 const Translation::Forms& Translation::forms_of(ValueId id) const {
   const auto found = held_.find(id.index);
   if (found != held_.end()) return found->second;
+  if (packed_.contains(id.index)) {
+    throw Unimplemented(
+        "packed sequences are read by another operation than a recurrent layer and "
+        "pad_packed_sequence: pad them first");
+  }
   throw Unimplemented(
       "the ids of a feature column are read by an operation of the model's own: an exported graph "
       "reads them through InputLayer and LinearModel alone");
@@ -143,6 +160,13 @@ const ColumnNodes& Translation::ids(ValueId id) const {
   const auto found = ids_.find(id.index);
   if (found != ids_.end()) return found->second;
   throw Unimplemented("muster::lookup reads ids that are not those of a feature column");
+}
+
+const PackedSteps& Translation::packed(ValueId id) const {
+  const auto found = packed_.find(id.index);
+  if (found != packed_.end()) return found->second;
+  throw Unimplemented(
+      "a recurrent layer reads packed sequences that pack_padded_sequence did not make");
 }
 
 const Order& Translation::order_of(ValueId id) const { return forms_of(id).front().first; }
@@ -301,6 +325,29 @@ std::string Call::padded(const std::string& input, const std::vector<std::int64_
   const graph::Attrs attrs{{"T", type()}, {"Tpaddings", DataType::kInt32}};
   if (value == 0) return to.add("Pad", "Pad", {input, paddings}, attrs);
   return to.add("PadV2", "PadV2", {input, paddings, scalar(value)}, attrs);
+}
+
+std::string Call::spread(std::string input, std::vector<Size> sizes,
+                         const std::vector<std::int64_t>& dilations) {
+  for (std::size_t axis = 0; axis < dilations.size(); ++axis) {
+    const std::int64_t dilation = dilations[axis];
+    const std::int64_t size = sizes[axis].constant;
+    if (dilation == 1 || size == 1) continue;
+    std::int64_t before = 1;
+    std::int64_t after = 1;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      if (i != axis) (i < axis ? before : after) *= sizes[i].constant;
+    }
+    const auto parted = reshaped(input, {Size{before * size}, Size{1}, Size{after}});
+    const auto filled = reshaped(padded(parted, {0, 0, 0, dilation - 1, 0, 0}),
+                                 {Size{before}, Size{size * dilation}, Size{after}});
+    sizes[axis].constant = (size - 1) * dilation + 1;
+    const auto cut = to.add("Slice", "Slice",
+                            {filled, to.ints({0, 0, 0}), to.ints({-1, sizes[axis].constant, -1})},
+                            {{"T", type()}, {"Index", DataType::kInt32}});
+    input = reshaped(cut, sizes);
+  }
+  return input;
 }
 
 std::string Call::reduced(std::string_view op, const std::string& input,

@@ -46,6 +46,18 @@ struct ColumnNodes {
   std::string weights{};
 };
 
+/// Packed sequences in a graph, where they stay padded.
+struct PackedSteps {
+  /// [steps * rows, width], step after step.
+  std::string flat{};
+  /// int64 [rows, 1]
+  std::string lengths{};
+  std::int64_t steps = 0;
+  Size rows{};
+  /// Whether what comes after a row's end is 0.
+  bool masked = false;
+};
+
 /// Nodes that stand for each traced value in the graph. Transposes are only written where an order
 /// is asked for that no node gives.
 class Translation {
@@ -66,6 +78,10 @@ class Translation {
   std::string shape_vector(const std::vector<Size>& sizes);
   /// For Reshape: -1 for the size that follows the batch, where it is only one.
   std::string reshape_vector(const std::vector<Size>& sizes);
+  /// A size as a single int32.
+  std::string count(const Size& size);
+  /// The operation that computes the value, or nullptr.
+  const Operation* producer(ValueId id) const;
 
   /// Says that the node gives this value, in this order of axes; empty: as traced.
   void set(ValueId id, const std::string& node, Order order = {});
@@ -84,6 +100,11 @@ class Translation {
   /// Throws Unimplemented for a value that is no column's.
   const ColumnNodes& ids(ValueId id) const;
 
+  /// Says which nodes hold packed sequences.
+  void set_packed(ValueId id, PackedSteps steps) { packed_[id.index] = std::move(steps); }
+  /// Throws Unimplemented for a value of another kind.
+  const PackedSteps& packed(ValueId id) const;
+
   const Value& value(ValueId id) const { return program_.values[id.index]; }
   const Program& program() const { return program_; }
   GraphBuilder& builder() { return builder_; }
@@ -98,6 +119,7 @@ class Translation {
   GraphBuilder& builder_;
   std::map<std::size_t, Forms> held_;
   std::map<std::size_t, ColumnNodes> ids_;
+  std::map<std::size_t, PackedSteps> packed_;
 };
 
 /// One operation with readers for its arguments; they throw Unimplemented for an argument of a kind
@@ -159,6 +181,10 @@ class Call {
   /// where all are 0.
   std::string padded(const std::string& input, const std::vector<std::int64_t>& amounts,
                      double value = 0);
+  /// The first axes of a tensor of these sizes with zeros between their entries, a dilation an
+  /// axis.
+  std::string spread(std::string input, std::vector<Size> sizes,
+                     const std::vector<std::int64_t>& dilations);
   /// Over these places of the input, which keeps its axes.
   std::string reduced(std::string_view op, const std::string& input,
                       const std::vector<std::int64_t>& places);
@@ -209,6 +235,7 @@ struct OpTranslation {
 };
 
 std::span<const OpTranslation> activation_translations();
+std::span<const OpTranslation> attention_translations();
 std::span<const OpTranslation> column_translations();
 std::span<const OpTranslation> convolution_translations();
 std::span<const OpTranslation> gather_translations();
@@ -216,6 +243,7 @@ std::span<const OpTranslation> linear_translations();
 std::span<const OpTranslation> normalisation_translations();
 std::span<const OpTranslation> pointwise_translations();
 std::span<const OpTranslation> pooling_translations();
+std::span<const OpTranslation> recurrent_translations();
 std::span<const OpTranslation> reduction_translations();
 std::span<const OpTranslation> shape_translations();
 

@@ -25,18 +25,19 @@ def same_upper_pads(sizes, kernel, strides):
 
 
 def windows(x, kernel, strides, dilations, pads, fill):
-    """[batch, channels, height, width] into [batch, channels, out, out, kernel, kernel]."""
-    top, left, bottom, right = pads
-    x = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=fill)
+    """[batch, channels, size...] into [batch, channels, out..., kernel...], of two or three axes each."""
+    axes = len(kernel)
+    x = np.pad(x, ((0, 0), (0, 0), *zip(pads[:axes], pads[axes:])), constant_values=fill)
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations)]
-    view = np.lib.stride_tricks.sliding_window_view(x, reach, axis=(2, 3))
-    return view[:, :, :: strides[0], :: strides[1], :: dilations[0], :: dilations[1]]
+    view = np.lib.stride_tricks.sliding_window_view(x, reach, axis=tuple(range(2, 2 + axes)))
+    return view[(slice(None), slice(None), *(slice(None, None, step) for step in (*strides, *dilations)))]
 
 
 def window_arguments(x, attrs, kernel):
-    strides = attrs.get("strides", [1, 1])
-    dilations = attrs.get("dilations", [1, 1])
-    pads = attrs.get("pads", [0, 0, 0, 0])
+    axes = len(kernel)
+    strides = attrs.get("strides", [1] * axes)
+    dilations = attrs.get("dilations", [1] * axes)
+    pads = attrs.get("pads", [0] * 2 * axes)
     if attrs.get("auto_pad", b"NOTSET") == b"SAME_UPPER":
         pads = same_upper_pads(x.shape[2:], kernel, strides)
     return kernel, strides, dilations, pads
@@ -49,11 +50,12 @@ def conv(attrs, x, w, b=None):
     outside = w.shape[0] // groups
     parts = []
     for g in range(groups):
+        axes = x.ndim - 2
         part = np.tensordot(patches[:, g * inside:(g + 1) * inside], w[g * outside:(g + 1) * outside],
-                            axes=((1, 4, 5), (1, 2, 3)))
-        parts.append(np.moveaxis(part, 3, 1))
+                            axes=((1, *range(2 + axes, 2 + 2 * axes)), range(1, 2 + axes)))
+        parts.append(np.moveaxis(part, -1, 1))
     y = np.concatenate(parts, axis=1)
-    return y if b is None else y + b.reshape(1, -1, 1, 1)
+    return y if b is None else y + b.reshape(1, -1, *[1] * (x.ndim - 2))
 
 
 def conv_transpose(attrs, x, w):
