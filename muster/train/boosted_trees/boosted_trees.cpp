@@ -37,11 +37,18 @@ void check_pruning(const BoostedTreesOptions& options) {
 }
 
 void check_task(const BoostedTreesOptions& options, TreeTask task) {
-  const bool classifies = task == TreeTask::kBinaryClasses;
-  if (options.n_classes != 2) {
-    throw InvalidArgument("boosted trees: {}, but n_classes is {}",
-                          classifies ? "they tell two classes apart" : "a regressor has no classes",
-                          options.n_classes);
+  const bool classifies = task != TreeTask::kRegression;
+  if (options.n_classes != 2 && !(classifies && options.n_classes > 2)) {
+    throw InvalidArgument(
+        "boosted trees: {}, but n_classes is {}",
+        classifies ? "they tell two or more classes apart" : "a regressor has no classes",
+        options.n_classes);
+  }
+  if (task == TreeTask::kClasses && options.center_bias) {
+    throw InvalidArgument(
+        "boosted trees: center_bias is for one logit, but n_classes is {}; leave it out, the first "
+        "trees find the frequencies of the classes",
+        options.n_classes);
   }
   if (options.label_dimension != 1) {
     throw InvalidArgument("boosted trees: {}, but label_dimension is {}",
@@ -50,6 +57,34 @@ void check_task(const BoostedTreesOptions& options, TreeTask task) {
   }
   if (!classifies && !options.label_vocabulary.empty()) {
     throw InvalidArgument("boosted trees: a regressor has no use for label_vocabulary");
+  }
+}
+
+void check_constraints(const BoostedTreesOptions& options, TreeTask task,
+                       const TreeFeatures& features) {
+  if (task == TreeTask::kClasses && !options.monotone_constraints.empty()) {
+    throw InvalidArgument(
+        "boosted trees: monotone_constraints are for one logit, but n_classes is {}",
+        options.n_classes);
+  }
+  for (const auto& [name, direction] : options.monotone_constraints) {
+    const auto found = std::ranges::find(features.columns(), name, &FeatureColumn::name);
+    if (found == features.columns().end()) {
+      throw InvalidArgument(
+          "boosted trees: monotone_constraints has \"{}\", which is none of feature_columns", name);
+    }
+    const auto place =
+        features
+            .places()[static_cast<std::size_t>(std::distance(features.columns().begin(), found))];
+    if (place.width != 1) {
+      throw InvalidArgument(
+          "boosted trees: monotone_constraints has \"{}\", which is {} numbers and not one", name,
+          place.width);
+    }
+    if (direction != 1 && direction != -1) {
+      throw InvalidArgument("boosted trees: monotone_constraints[\"{}\"] must be 1 or -1: {}", name,
+                            direction);
+    }
   }
 }
 
@@ -100,6 +135,8 @@ class BoostedTreesLearner final : public Learner {
         features_(std::make_shared<const TreeFeatures>(options_.feature_columns)) {}
 
   const std::shared_ptr<const TreeFeatures>& features() const { return features_; }
+  const BoostedTreesOptions& options() const { return options_; }
+  std::int64_t outputs() const { return outputs_of(options_, task_); }
 
   TrainResult train(const EstimatorOptions& options, const RunConfig& config,
                     const InputFn& input_fn, const TrainOptions& train_options) const override {
@@ -122,10 +159,12 @@ Estimator make(BoostedTreesOptions options, TreeTask task, RunConfig config) {
   check(options, task);
   check(config);
   HeadPtr head = make_tree_head(options, task, options.loss_reduction);
+  const std::int64_t outputs = outputs_of(options, task);
   auto learner = std::make_shared<const BoostedTreesLearner>(std::move(options), task);
+  check_constraints(learner->options(), task, *learner->features());
   EstimatorOptions estimator{
-      .model = [features =
-                    learner->features()] { return std::make_shared<BoostedTreesModel>(features); },
+      .model = [features = learner->features(),
+                outputs] { return std::make_shared<BoostedTreesModel>(features, outputs); },
       .head = std::move(head)};
   estimator.learner = std::move(learner);
   return {std::move(estimator), std::move(config)};
@@ -138,7 +177,7 @@ std::unique_ptr<BoostedTreesModel> load_trees(const Estimator& estimator,
   if (learner == nullptr) throw InvalidArgument("the estimator is not one of boosted trees");
   const Path& path =
       options.checkpoint_path.empty() ? estimator.model_dir() : options.checkpoint_path;
-  auto model = std::make_unique<BoostedTreesModel>(learner->features());
+  auto model = std::make_unique<BoostedTreesModel>(learner->features(), learner->outputs());
   model->load_trees(open_checkpoint(resolve_checkpoint(path)).bundle);
   return model;
 }
@@ -146,7 +185,8 @@ std::unique_ptr<BoostedTreesModel> load_trees(const Estimator& estimator,
 }  // namespace
 
 Estimator boosted_trees_classifier(BoostedTreesOptions options, RunConfig config) {
-  return make(std::move(options), TreeTask::kBinaryClasses, std::move(config));
+  const TreeTask task = options.n_classes > 2 ? TreeTask::kClasses : TreeTask::kBinaryClasses;
+  return make(std::move(options), task, std::move(config));
 }
 
 Estimator boosted_trees_regressor(BoostedTreesOptions options, RunConfig config) {
@@ -184,13 +224,17 @@ DirectionalContributions directional_contributions(const Estimator& estimator,
   const TreeFeatures& columns = model->features();
   internal::SparseRows rows = columns.make_rows();
   columns.append(features, rows);
-  const at::Tensor all =
-      internal::to_tensor(model->booster().contributions(internal::BoosterRows(rows)), rows.rows(),
-                          columns.width() + 1);
-  DirectionalContributions contributions{.bias = all.select(1, columns.width()).clone()};
+  const auto found = model->booster().contributions(internal::BoosterRows(rows));
+  // Contributions to each class in turn where there are several.
+  const auto width = columns.width() + 1;
+  const auto outputs =
+      static_cast<std::int64_t>(found.size()) / std::max<std::int64_t>(rows.rows() * width, 1);
+  at::Tensor all = internal::to_tensor(found, rows.rows(), outputs * width);
+  if (outputs > 1) all = all.reshape({rows.rows(), outputs, width});
+  DirectionalContributions contributions{.bias = all.select(-1, columns.width()).clone()};
   for (std::size_t i = 0; i < columns.columns().size(); ++i) {
-    const auto [first, width] = columns.places()[i];
-    contributions.columns.add(columns.columns()[i].name(), all.narrow(1, first, width).sum(1));
+    const auto [first, count] = columns.places()[i];
+    contributions.columns.add(columns.columns()[i].name(), all.narrow(-1, first, count).sum(-1));
   }
   return contributions;
 }

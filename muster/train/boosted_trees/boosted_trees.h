@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,7 +53,12 @@ struct BoostedTreesOptions {
   std::string weight_column{};
   Reduction loss_reduction = Reduction::kSumOverBatchSize;
 
-  /// Only for classifiers.
+  /// Columns of one number, and whether the logit must not fall (1) or not rise (-1) when the
+  /// number rises, all others being equal. Only of a regressor and of a classifier of two classes.
+  std::map<std::string, int> monotone_constraints{};
+
+  /// Only for classifiers. Of more than two classes a step grows one tree for each, by the
+  /// gradients of their softmax; the second derivative is libxgboost's bound, 2 p (1 - p).
   std::int64_t n_classes = 2;
   std::vector<std::string> label_vocabulary{};
   /// Only for regressors.
@@ -94,9 +100,10 @@ std::vector<FeatureImportance> feature_importances(const Estimator& estimator,
 
 /// How the columns move the logit of each example.
 struct DirectionalContributions {
-  /// float [rows]: what an example is given before anything is known of it.
+  /// float [rows], or [rows, classes] of more than two: what an example is given before anything is
+  /// known of it.
   at::Tensor bias{};
-  /// By column, float [rows]. They and the bias sum to the logit.
+  /// By column, float like the bias. They and the bias sum to the logit.
   Features columns{};
 };
 

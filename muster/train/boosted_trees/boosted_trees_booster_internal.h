@@ -47,8 +47,9 @@ class BoosterRows {
   void* handle_ = nullptr;
 };
 
-/// An ensemble of trees over one number, the margin. Calls come from one thread at a time. Throws
-/// Internal, with the library's words, for what should not happen.
+/// An ensemble of trees that give an example one number, the margin, or one for each class. Calls
+/// come from one thread at a time. Throws Internal, with the library's words, for what should not
+/// happen.
 class TreeBooster {
  public:
   /// The library's own names.
@@ -64,17 +65,18 @@ class TreeBooster {
 
   /// For the trees to come.
   void set(const Parameters& parameters);
-  /// Grows one tree that lowers a loss with these derivatives, one a row.
+  /// Grows a tree for each margin, which lower a loss with these derivatives, [rows, margins].
   void boost(const BoosterRows& rows, std::span<float> gradients, std::span<float> hessians);
 
-  /// One a row. The booster remembers those of the rows it was made with, so that asking for them
-  /// after each tree costs one tree.
+  /// [rows, margins]. The booster remembers those of the rows it was made with, so that asking for
+  /// them after each tree costs one tree.
   std::vector<float> margins(const BoosterRows& rows) const;
-  /// [rows, width + 1]: how each number moves the margin along the paths of the trees; the bias is
-  /// the last one.
+  /// [rows, margins, width + 1]: how each number moves the margin along the paths of the trees; the
+  /// bias is the last one.
   std::vector<float> contributions(const BoosterRows& rows) const;
   /// By column: the gains of its splits, summed.
   std::vector<double> total_gains() const;
+  /// Calls of boost().
   std::int64_t trees() const;
   std::int64_t width() const;
   /// In the library's UBJSON, which its other bindings read. The same trees give the same bytes.

@@ -33,8 +33,9 @@ std::string read_trees(const BundleReader& bundle, const TreeFeatures& features)
   return bundle.read_strings(kTreesKey).at(0);
 }
 
-BoostedTreesModel::BoostedTreesModel(std::shared_ptr<const TreeFeatures> features)
-    : features_(std::move(features)) {}
+BoostedTreesModel::BoostedTreesModel(std::shared_ptr<const TreeFeatures> features,
+                                     std::int64_t outputs)
+    : features_(std::move(features)), outputs_(outputs) {}
 
 void BoostedTreesModel::load_trees(const BundleReader& bundle) {
   booster_ = std::make_unique<TreeBooster>(read_trees(bundle, *features_));
@@ -54,8 +55,13 @@ torch::Tensor BoostedTreesModel::forward(const Features& features) {
   }
   SparseRows rows = features_->make_rows();
   features_->append(features, rows);
-  if (rows.rows() == 0) return at::empty({0, 1}, at::kFloat);
-  return to_tensor(booster().margins(BoosterRows(rows)), rows.rows(), 1);
+  if (rows.rows() == 0) return at::empty({0, outputs_}, at::kFloat);
+  const auto margins = booster().margins(BoosterRows(rows));
+  if (static_cast<std::int64_t>(margins.size()) != rows.rows() * outputs_) {
+    throw InvalidArgument("the trees give {} logits an example, but the head takes {}",
+                          static_cast<std::int64_t>(margins.size()) / rows.rows(), outputs_);
+  }
+  return to_tensor(margins, rows.rows(), outputs_);
 }
 
 }  // namespace muster::internal

@@ -20,7 +20,8 @@ std::string read_trees(const BundleReader& bundle, const TreeFeatures& features)
 /// Trees that give logits. They are no libtorch variables: load_trees() sets them.
 class BoostedTreesModel final : public Model {
  public:
-  explicit BoostedTreesModel(std::shared_ptr<const TreeFeatures> features);
+  /// `outputs`: logits of an example.
+  BoostedTreesModel(std::shared_ptr<const TreeFeatures> features, std::int64_t outputs);
 
   void load_trees(const BundleReader& bundle);
   /// Throws FailedPrecondition before load_trees().
@@ -33,6 +34,7 @@ class BoostedTreesModel final : public Model {
 
  private:
   std::shared_ptr<const TreeFeatures> features_;
+  std::int64_t outputs_;
   std::unique_ptr<TreeBooster> booster_;
 };
 

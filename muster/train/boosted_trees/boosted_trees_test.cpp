@@ -449,6 +449,67 @@ TEST(BoostedTrees, TellHowColumnsMoveEachLogit) {
   EXPECT_EQ(contributions.columns.tensor("nothing").abs().sum().item<float>(), 0);
 }
 
+// The people by age, in three classes.
+Dataset<Batch> people_by_age(const InputContext&) {
+  return range(300).map(person).batch(50, [](std::span<const Person> people) {
+    std::vector<std::int64_t> classes;
+    for (const auto& one : people) classes.push_back(one.age < 30 ? 0 : one.age < 70 ? 1 : 2);
+    const auto rows = static_cast<std::int64_t>(people.size());
+    return make_batch(batch_of(people).features, tensor_of(std::move(classes), {rows, 1}));
+  });
+}
+
+TEST(BoostedTreesClassifier, TellsSeveralClassesApart) {
+  const TempDir folder;
+  BoostedTreesOptions options = people_options();
+  options.n_classes = 3;
+  Estimator estimator = boosted_trees_classifier(options, quiet_config(folder / "whole"));
+  EXPECT_EQ(estimator.train(people_by_age).global_step, 12);
+  EXPECT_GT(estimator.evaluate(people_by_age).at("accuracy"), 0.98);
+  const Features features = batch_of(std::vector{person(0), person(1)}).features;
+  const Predictor predictor(estimator.options(), folder / "whole");
+  const auto answers = predictor.predict(features);
+  EXPECT_EQ(answers.tensor("probabilities").sizes(), at::IntArrayRef({2, 3}));
+
+  // The bias and what columns contribute sum to the logit of each class.
+  const auto contributions = directional_contributions(estimator, features);
+  at::Tensor sum = contributions.bias;
+  for (const auto& [name, value] : contributions.columns) {
+    sum = sum + contributions.columns.tensor(name);
+  }
+  EXPECT_TRUE(at::allclose(sum, answers.tensor("logits"), 1e-4, 1e-4));
+
+  Estimator parts = boosted_trees_classifier(options, quiet_config(folder / "parts"));
+  parts.train(people_by_age, {.max_steps = 5});
+  parts.train(people_by_age);
+  EXPECT_EQ(trees_of(folder / "whole"), trees_of(folder / "parts"));
+}
+
+TEST(BoostedTreesRegressor, RisesWithAColumnIfItMust) {
+  std::vector<float> x;
+  std::vector<float> labels;
+  for (int i = 0; i < 100; ++i) {
+    x.push_back(static_cast<float>(i));
+    labels.push_back(static_cast<float>(i + (i % 10 < 5 ? 20 : -20)));
+  }
+  const auto falls = [&](std::map<std::string, int> constraints) {
+    const TempDir folder;
+    Estimator estimator = boosted_trees_regressor({.feature_columns = {numeric_column("x")},
+                                                   .n_trees = 10,
+                                                   .learning_rate = 0.5,
+                                                   .monotone_constraints = std::move(constraints)},
+                                                  quiet_config(folder.path()));
+    estimator.train(numbers(x, labels));
+    const Predictor predictor(estimator.options(), folder.path());
+    const at::Tensor found = predictor.predict({{"x", tensor_of(std::vector<float>(x), {100, 1})}})
+                                 .tensor("predictions");
+    const auto steps = found.narrow(0, 1, 99) - found.narrow(0, 0, 99);
+    return (steps < 0).sum().item<std::int64_t>();
+  };
+  EXPECT_GT(falls({}), 5);
+  EXPECT_EQ(falls({{"x", 1}}), 0);
+}
+
 TEST(BoostedTrees, RefuseColumnsThatTreesCannotRead) {
   const auto color = categorical_column_with_hash_bucket("color", 10);
   const auto refusal = [&](FeatureColumnList columns) {
@@ -472,7 +533,29 @@ TEST(BoostedTrees, RefuseOptionsThatCannotWork) {
   EXPECT_THAT(refusal([](Options& o) { o.pruning_mode = PruningMode::kPost; }),
               HasSubstr("pruning needs a positive tree_complexity"));
   EXPECT_THAT(refusal([](Options& o) { o.n_trees = 0; }), HasSubstr("n_trees must be positive: 0"));
-  EXPECT_THAT(refusal([](Options& o) { o.n_classes = 3; }), HasSubstr("n_classes is 3"));
+  EXPECT_THAT(refusal([](Options& o) { o.n_classes = 1; }), HasSubstr("n_classes is 1"));
+  EXPECT_THAT(refusal([](Options& o) {
+                o.n_classes = 3;
+                o.center_bias = true;
+              }),
+              HasSubstr("center_bias is for one logit"));
+  EXPECT_THAT(refusal([](Options& o) {
+                o.n_classes = 3;
+                o.monotone_constraints = {{"age", 1}};
+              }),
+              HasSubstr("monotone_constraints are for one logit"));
+  EXPECT_THAT(refusal([](Options& o) {
+                o.monotone_constraints = {{"size", 1}};
+              }),
+              HasSubstr("\"size\", which is none of feature_columns"));
+  EXPECT_THAT(refusal([](Options& o) {
+                o.monotone_constraints = {{"color_indicator", 1}};
+              }),
+              HasSubstr("which is 3 numbers"));
+  EXPECT_THAT(refusal([](Options& o) {
+                o.monotone_constraints = {{"age", 2}};
+              }),
+              HasSubstr("must be 1 or -1: 2"));
   EXPECT_THAT(refusal([](Options& o) { o.label_dimension = 2; }),
               HasSubstr("label_dimension is 2"));
   EXPECT_THAT(refusal([](Options& o) { o.l2_regularization = -1; }),

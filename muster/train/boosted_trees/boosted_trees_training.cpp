@@ -1,3 +1,4 @@
+#include <fmt/ranges.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -56,6 +57,22 @@ struct SavedTrees {
   std::int64_t global_step = 0;
 };
 
+const char* objective_of(TreeTask task) {
+  if (task == TreeTask::kRegression) return "reg:squarederror";
+  return task == TreeTask::kClasses ? "multi:softprob" : "binary:logistic";
+}
+
+// As the library reads them: a number for each number of a row.
+std::string constraints_of(const BoostedTreesOptions& options, const TreeFeatures& features) {
+  std::vector<int> constraints(static_cast<std::size_t>(features.width()), 0);
+  for (std::size_t i = 0; i < features.columns().size(); ++i) {
+    const auto found = options.monotone_constraints.find(features.columns()[i].name());
+    if (found == options.monotone_constraints.end()) continue;
+    constraints[static_cast<std::size_t>(features.places()[i].first)] = found->second;
+  }
+  return fmt::format("({})", fmt::join(constraints, ","));
+}
+
 int threads_of(const RunConfig& config) {
   return config.reproducibility.threads_per_replica > 0
              ? config.reproducibility.threads_per_replica
@@ -94,6 +111,7 @@ class BoostedTreesRun final : public TrainRun {
  private:
   void restore(const OpenCheckpoint& checkpoint);
   TreeBooster::Parameters parameters() const;
+  std::int64_t outputs() const { return outputs_of(options_, task_); }
   double base_score() const;
   at::Tensor margins() const;
   Derivatives derivatives(const at::Tensor& margins) const;
@@ -131,8 +149,8 @@ void BoostedTreesRun::restore(const OpenCheckpoint& checkpoint) {
 TreeBooster::Parameters BoostedTreesRun::parameters() const {
   const bool post = options_.pruning_mode == PruningMode::kPost;
   const auto bins = std::max(2.0, std::round(1 / options_.quantile_sketch_epsilon));
-  return {
-      {"objective", task_ == TreeTask::kBinaryClasses ? "binary:logistic" : "reg:squarederror"},
+  TreeBooster::Parameters parameters{
+      {"objective", objective_of(task_)},
       // The growing by quantiles prunes while it grows, the exact one after it.
       {"tree_method", post ? "exact" : "hist"},
       {"max_depth", std::to_string(options_.max_depth)},
@@ -145,6 +163,11 @@ TreeBooster::Parameters BoostedTreesRun::parameters() const {
       {"nthread", std::to_string(threads_)},
       {"verbosity", "0"},
   };
+  if (task_ == TreeTask::kClasses) parameters["num_class"] = std::to_string(outputs());
+  if (!options_.monotone_constraints.empty()) {
+    parameters["monotone_constraints"] = constraints_of(options_, features_);
+  }
+  return parameters;
 }
 
 void BoostedTreesRun::open_input() {
@@ -154,8 +177,8 @@ void BoostedTreesRun::open_input() {
   head_batch_ = std::move(set.head_batch);
   rows_ = std::make_unique<BoosterRows>(set.rows);
   // Also checks labels and weights before anything is written.
-  weights_ =
-      head_.loss(at::zeros({rows_->size(), 1}, at::kFloat), head_batch_, Mode::kEval).weights;
+  weights_ = head_.loss(at::zeros({rows_->size(), outputs()}, at::kFloat), head_batch_, Mode::kEval)
+                 .weights;
   if (booster_ == nullptr) {
     booster_ = std::make_unique<TreeBooster>(*rows_, parameters());
     booster_->set({{"base_score", fmt::format("{:.9g}", base_score())}});
@@ -186,7 +209,7 @@ void BoostedTreesRun::log_begin() const {
 }
 
 at::Tensor BoostedTreesRun::margins() const {
-  return to_tensor(booster_->margins(*rows_), rows_->size(), 1);
+  return to_tensor(booster_->margins(*rows_), rows_->size(), outputs());
 }
 
 Derivatives BoostedTreesRun::derivatives(const at::Tensor& margins) const {
@@ -197,6 +220,9 @@ Derivatives BoostedTreesRun::derivatives(const at::Tensor& margins) const {
   if (task_ == TreeTask::kBinaryClasses) {
     const at::Tensor probabilities = margins.sigmoid();
     hessians = (probabilities * (1 - probabilities)).clamp_min(kLeastHessian);
+  } else if (task_ == TreeTask::kClasses) {
+    const at::Tensor probabilities = margins.softmax(1);
+    hessians = (2 * probabilities * (1 - probabilities)).clamp_min(kLeastHessian);
   } else {
     hessians = at::full_like(margins, 2);
   }
@@ -273,8 +299,13 @@ HeadPtr make_tree_head(const BoostedTreesOptions& options, TreeTask task, Reduct
   HeadOptions head{.weight_column = options.weight_column,
                    .loss_reduction = reduction,
                    .label_vocabulary = options.label_vocabulary};
+  if (task == TreeTask::kClasses) return multi_class_head(options.n_classes, std::move(head));
   return task == TreeTask::kBinaryClasses ? binary_class_head(std::move(head))
                                           : regression_head(1, std::move(head));
+}
+
+std::int64_t outputs_of(const BoostedTreesOptions& options, TreeTask task) {
+  return task == TreeTask::kClasses ? options.n_classes : 1;
 }
 
 TrainResult train_boosted_trees(const BoostedTreesOptions& options, TreeTask task,

@@ -8,7 +8,10 @@
 namespace muster::internal {
 
 /// Task of the trees, which decides what their margin stands for.
-enum class TreeTask { kBinaryClasses, kRegression };
+enum class TreeTask { kBinaryClasses, kClasses, kRegression };
+
+/// How many margins an example has.
+std::int64_t outputs_of(const BoostedTreesOptions& options, TreeTask task);
 
 /// One call of train(): a step grows a tree over all examples.
 TrainResult train_boosted_trees(const BoostedTreesOptions& options, TreeTask task,
