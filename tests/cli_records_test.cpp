@@ -474,5 +474,31 @@ TEST(RecordsWriteImages, ReadsCsvFilesAndNamesTheLine) {
   EXPECT_THAT(run(command).err, HasSubstr("list.csv line 2: 1 fields, but the header has 2"));
 }
 
+std::string write_people(const TempDir& folder) {
+  std::string file = in(folder, "people.jsonl");
+  std::ofstream(file) << "{\"age\": 39, \"label\": 0}\n{\"age\": null, \"label\": 1}\n";
+  return file;
+}
+
+TEST(RecordsShow, PrintsRowsOfTables) {
+  const TempDir folder;
+  const Outcome shown = run({"records", "show", "--skip", "1", write_people(folder)});
+  EXPECT_EQ(shown.status, 0);
+  EXPECT_EQ(shown.out, "row 1\n  age (int64): missing\n  label (int64): 1\n");
+  const auto lines = json_lines(run({"records", "show", "--json", write_people(folder)}).out);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0]["columns"]["age"], 39);
+}
+
+TEST(RecordsAnalyze, PrintsColumnsAndComparesFiles) {
+  const TempDir folder;
+  const std::string file = write_people(folder);
+  const Outcome shown = run({"records", "analyze", file, "--compare", file});
+  EXPECT_EQ(shown.status, 0);
+  EXPECT_THAT(shown.out, AllOf(StartsWith("2 rows\nage (int64): 2 values, 50.0 % missing\n"),
+                               HasSubstr("label (int64): 2 values, 0.0 % missing; the label"),
+                               HasSubstr("2 different rows are also in the training data")));
+}
+
 }  // namespace
 }  // namespace muster

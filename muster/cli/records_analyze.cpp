@@ -119,7 +119,7 @@ void print_words(const ColumnSummary& column, std::size_t most) {
 
 void print_column(const ColumnSummary& column, const RecordsAnalyzeOptions& options) {
   const bool is_label = column.field.name == options.label;
-  fmt::print("{} ({}{}): {} values, {:.1f} % missing{}\n", column.field.name,
+  fmt::print("{} ({}{}): {} values, {:.1f} % missing{}\n", printable_line(column.field.name),
              column.field.list_depth > 0 ? "list of " : "", name_of(column.field.type),
              column.values, percent_of(column.missing, column.values),
              is_label ? "; the label" : "");
@@ -184,7 +184,8 @@ void analyze(const RecordsAnalyzeOptions& options) {
   if (options.other.empty()) return;
   fmt::print("\n{}\n", differences.empty() ? "no differences to the other files"
                                            : "differences to the other files");
-  for (const std::string& difference : differences) fmt::print("  {}\n", difference);
+  for (const std::string& difference : differences)
+    fmt::print("  {}\n", printable_line(difference));
 }
 
 }  // namespace

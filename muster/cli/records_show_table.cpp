@@ -5,6 +5,7 @@
 #include <string>
 #include <type_traits>
 
+#include "muster/base/printable.h"
 #include "muster/cli/records_show.h"
 #include "muster/data/tables/open_table.h"
 
@@ -21,7 +22,7 @@ bool is_text(std::string_view bytes) {
 std::string quoted(std::string_view bytes) {
   constexpr std::size_t kMost = 48;
   if (!is_text(bytes) || bytes.size() > kMost) return preview_of(bytes);
-  return fmt::format("\"{}\"", bytes);
+  return fmt::format("\"{}\"", printable_line(bytes));
 }
 
 std::string table_value_text(const TableField& field, const TableColumn& column,
@@ -98,7 +99,7 @@ void print_table_row(const TableBlock& block, std::size_t row, const RecordsShow
   fmt::print("row {}\n", number);
   for (std::size_t i = 0; i < block.columns.size(); ++i) {
     const TableField& field = (*block.fields)[i];
-    fmt::print("  {} ({}): {}\n", field.name, type_text(field),
+    fmt::print("  {} ({}): {}\n", printable_line(field.name), type_text(field),
                table_text(field, block.columns[i], 0, row, options.values));
   }
 }

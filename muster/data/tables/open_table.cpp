@@ -1,6 +1,7 @@
 #include "muster/data/tables/open_table.h"
 
 #include <array>
+#include <filesystem>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -36,12 +37,20 @@ TableFormat other_format(const Path& path) {
   return ending == ".tsv" ? TableFormat::kTabs : TableFormat::kExamples;
 }
 
+/// Whether first bytes may be looked at: those of a pipe would be gone.
+bool can_be_read_twice(const Path& path) {
+  const bool is_remote = path.native().find("://") != std::string::npos;
+  return is_remote || !std::filesystem::exists(path) || std::filesystem::is_regular_file(path);
+}
+
 std::optional<TableFormat> format_of(const Path& path) {
-  std::array<char, kSqliteMagic.size()> first{};
-  const std::size_t count = file_system_for(path).open(path)->read(first);
-  const std::string_view begin(first.data(), count);
-  if (begin.starts_with("PAR1")) return TableFormat::kParquet;
-  if (begin == kSqliteMagic) return TableFormat::kSqlite;
+  if (can_be_read_twice(path)) {
+    std::array<char, kSqliteMagic.size()> first{};
+    const std::size_t count = file_system_for(path).open(path)->read(first);
+    const std::string_view begin(first.data(), count);
+    if (begin.starts_with("PAR1")) return TableFormat::kParquet;
+    if (begin == kSqliteMagic) return TableFormat::kSqlite;
+  }
   const std::string ending = ending_of(path);
   if (ending == ".parquet") return TableFormat::kParquet;
   if (ending == ".jsonl" || ending == ".ndjson") return TableFormat::kJsonLines;

@@ -70,9 +70,9 @@ bool ThriftReader::read_bool(const ThriftField& field) {
   return field.type == ThriftType::kTrue;
 }
 
-std::int8_t ThriftReader::read_byte(const ThriftField& field) {
+std::uint8_t ThriftReader::read_byte(const ThriftField& field) {
   expect(field, ThriftType::kByte);
-  return static_cast<std::int8_t>(read_u8());
+  return read_u8();
 }
 
 std::int32_t ThriftReader::read_i32(const ThriftField& field) {

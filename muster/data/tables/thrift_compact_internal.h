@@ -62,7 +62,7 @@ class ThriftReader {
   }
 
   bool read_bool(const ThriftField& field);
-  std::int8_t read_byte(const ThriftField& field);
+  std::uint8_t read_byte(const ThriftField& field);
   std::int32_t read_i32(const ThriftField& field);
   std::int64_t read_i64(const ThriftField& field);
   std::string_view read_binary(const ThriftField& field);
