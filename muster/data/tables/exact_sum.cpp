@@ -4,7 +4,7 @@
 
 namespace muster {
 
-void ExactSum::add(double value) {
+void ExactColumnSum::add(double value) {
   if (value == 0) return;
   int exponent = 0;
   // A whole number of 53 bits times a power of two.
@@ -24,14 +24,14 @@ void ExactSum::add(double value) {
   if (++additions_ >= kMostAdditions) carry();
 }
 
-void ExactSum::add_square(double value) {
+void ExactColumnSum::add_square(double value) {
   const double high = value * value;
   if (!std::isfinite(high)) return add(high > 0 ? 0x1.fffffffffffffp1023 : 0);
   add(high);
   add(std::fma(value, value, -high));
 }
 
-void ExactSum::carry() {
+void ExactColumnSum::carry() {
   for (std::size_t i = 0; i + 1 < kDigits; ++i) {
     const std::int64_t over = digits_[i] >> 32;
     digits_[i] -= over * (std::int64_t{1} << 32);
@@ -40,16 +40,16 @@ void ExactSum::carry() {
   additions_ = 0;
 }
 
-void ExactSum::merge(const ExactSum& other) {
-  ExactSum carried = other;
+void ExactColumnSum::merge(const ExactColumnSum& other) {
+  ExactColumnSum carried = other;
   carried.carry();
   carry();
   for (std::size_t i = 0; i < kDigits; ++i) digits_[i] += carried.digits_[i];
   additions_ = 2;
 }
 
-DoublePair ExactSum::value() const {
-  ExactSum carried = *this;
+DoublePair ExactColumnSum::value() const {
+  ExactColumnSum carried = *this;
   carried.carry();
   // After carrying, all digits but the topmost are positive: of a negative sum, its opposite is
   // taken, whose digits are no larger than it.

@@ -14,12 +14,12 @@ struct DoublePair {
 
 /// The sum of doubles without rounding, so that it is the same in any order and merges exactly. Not
 /// for infinities and NaN.
-class ExactSum {
+class ExactColumnSum {
  public:
   void add(double value);
   /// Adds the square of `value`, also without rounding while it is no less than 1e-150.
   void add_square(double value);
-  void merge(const ExactSum& other);
+  void merge(const ExactColumnSum& other);
   DoublePair value() const;
 
  private:

@@ -38,12 +38,12 @@ double number_of(std::int32_t bucket) {
   return bucket < 0 ? -size : size;
 }
 
-double mean_of(const ExactSum& sum, std::uint64_t count) {
+double mean_of(const ExactColumnSum& sum, std::uint64_t count) {
   return sum.value().high / static_cast<double>(count);
 }
 
 /// The deviation by sums without rounding: their difference may be small beside them.
-double deviation_of(const ExactSum& sum, const ExactSum& squares, std::uint64_t count) {
+double deviation_of(const ExactColumnSum& sum, const ExactColumnSum& squares, std::uint64_t count) {
   const auto n = static_cast<double>(count);
   const DoublePair s = sum.value();
   const DoublePair q = squares.value();
@@ -265,8 +265,8 @@ class ColumnStatistics {
   std::uint64_t zeros_ = 0;
   double min_ = std::numeric_limits<double>::infinity();
   double max_ = -std::numeric_limits<double>::infinity();
-  ExactSum sum_{};
-  ExactSum squares_{};
+  ExactColumnSum sum_{};
+  ExactColumnSum squares_{};
   std::unordered_map<std::int32_t, std::uint64_t> buckets_{};
   std::size_t shortest_ = SIZE_MAX;
   std::size_t longest_ = 0;
