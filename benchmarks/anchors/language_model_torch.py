@@ -180,6 +180,8 @@ def train_torch(work, shape, steps, batch):
         ids = rows[places[step * batch:(step + 1) * batch]]
         for group in optimizer.param_groups:
             group["lr"] = rate_of(step, steps)
+            # Ours is added to sqrt(v) before the correction of its bias (muster/nn/optim/optimizer.h).
+            group["eps"] = 1e-8 / math.sqrt(1 - 0.95 ** (step + 1))
         loss = F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
         optimizer.zero_grad()
         loss.backward()
