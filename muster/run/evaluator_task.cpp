@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include "muster/run/checkpoint_evaluator_internal.h"
 #include "muster/run/evaluation_dry_run_internal.h"
 #include "muster/run/evaluator_task_internal.h"
+#include "muster/train/engine/run_sampling.h"
 #include "muster/train/estimator/run_metadata.h"
 
 namespace muster::internal {
@@ -50,6 +52,9 @@ class EvaluatorTask {
   std::optional<Clock::time_point> warned_;
   std::mutex mutex_;
   std::condition_variable signalled_;
+  std::atomic<std::int64_t> evaluated_step_{0};
+  // Last, since its thread uses the others.
+  std::optional<TaskSampler> sampler_;
 };
 
 // A note of an ended run that was there before us counts when no other run begins for a while.
@@ -119,10 +124,16 @@ void EvaluatorTask::log_end() const {
 void EvaluatorTask::run() {
   const StopSignals signals([this](int) { signalled_.notify_all(); });
   delay_start();
+  if (const auto period = TaskSampler::period()) {
+    sampler_.emplace(TaskSamplerOptions{.folder = sampling_folder(config_),
+                                        .period = *period,
+                                        .step = [this] { return evaluated_step_.load(); }});
+  }
   for (;;) {
     // Asked first: what is there afterwards is then all there will be.
     const bool over = is_over();
     const Sight sight = follower_.look(over);
+    evaluated_step_ = std::max<std::int64_t>(0, follower_.evaluated_step());
     if (over && sight == Sight::kMissing) {
       throw NotFound("the run has ended, and {} has no checkpoint to evaluate",
                      config_.model_dir.string());

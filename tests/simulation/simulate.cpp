@@ -247,6 +247,8 @@ void begin_anew_without_chance(char** argv) {
   ::sched_setaffinity(0, sizeof(processor), &processor);
   ::setenv("TZ", "UTC0", 1);
   ::setenv("GOMP_SPINCOUNT", "1000", 1);
+  // Samples of this machine follow from no seed.
+  ::setenv("MUSTER_MACHINE_SECONDS", "0", 1);
   for (const char* variable : {"TF_CONFIG", "MUSTER_LOG_LEVEL", "MUSTER_SECRET"})
     ::unsetenv(variable);
   ::execv("/proc/self/exe", argv);

@@ -1,11 +1,15 @@
 #include <torch/types.h>
 
+#include <atomic>
+#include <optional>
+
 #include "muster/base/freed_memory.h"
 #include "muster/base/log.h"
 #include "muster/base/signals.h"
 #include "muster/distribution/membership/snapshot_internal.h"
 #include "muster/distribution/parameter_server.h"
 #include "muster/distribution/parameter_server/update_policy_internal.h"
+#include "muster/train/engine/run_sampling.h"
 
 namespace muster {
 namespace internal {
@@ -29,15 +33,34 @@ StopSignals outlast_signals() {
   });
 }
 
+// Waits for messages, sums and updates are all that a ps does: it has no parts of a step to tell.
+class ServerSampling {
+ public:
+  explicit ServerSampling(const RunConfig& config) {
+    const auto period = TaskSampler::period();
+    if (!period) return;
+    sampler_.emplace(TaskSamplerOptions{.folder = sampling_folder(config),
+                                        .period = *period,
+                                        .step = [this] { return step_.load(); }});
+  }
+  void set_step(std::int64_t step) { step_.store(step); }
+
+ private:
+  std::atomic<std::int64_t> step_{0};
+  // Last, since its thread uses the other.
+  std::optional<TaskSampler> sampler_;
+};
+
 void serve(ParameterShard& held, UpdatePolicy& policy) {
   held.membership.join(policy.terms(held.own_terms()));
   const torch::NoGradGuard no_grad;
   keep_freed_memory();
   policy.prepare();
+  ServerSampling sampling(held.config);
   for (bool going_on = true; going_on;) {
     going_on = join_generation(held, policy);
     try {
-      while (going_on && policy.serve_next()) continue;
+      while (going_on && policy.serve_next()) sampling.set_step(held.step);
       going_on = false;
     } catch (const PeersChanged& error) {
       log::info("step {}: {}", held.step + 1, error.what());

@@ -20,7 +20,7 @@ std::optional<Stepper::Applied> DeviceStepper::compute_and_apply(bool has_batch)
 }
 
 Stepper::Applied DeviceStepper::apply_alone() {
-  run().checkpoints.wait_until_copied();
+  wait_until_copied();
   PartialSums given = steps_.make(run().inputs.batches(), run().step());
   return {.result = {.present = given.present,
                      .examples = given.examples,
@@ -30,7 +30,7 @@ Stepper::Applied DeviceStepper::apply_alone() {
 
 // Whether the others are all there is seen in every step.
 std::optional<Stepper::Applied> DeviceStepper::apply_with_others() {
-  run().checkpoints.wait_until_copied();
+  wait_until_copied();
   const auto batches = run().inputs.batches();
   PartialSums given;
   auto result =

@@ -32,12 +32,16 @@ PartialSums HostStepper::compute() {
   return own;
 }
 
+std::optional<StepResult> HostStepper::apply(PartialSums own) {
+  const StepTimes::In summing(run().times, StepPart::kSum);
+  return reduction_.apply(run().step(), std::move(own));
+}
+
 std::optional<Stepper::Applied> HostStepper::compute_and_apply(bool /*has_batch*/) {
   PartialSums own = compute();
   EstimatorSpec spec = std::move(own.spec);
-  // The values are written to.
-  run().checkpoints.wait_until_copied();
-  auto result = reduction_.apply(run().step(), std::move(own));
+  wait_until_copied();
+  auto result = apply(std::move(own));
   if (!result) return std::nullopt;
   return Applied{std::move(*result), std::move(spec)};
 }

@@ -21,6 +21,7 @@ class HostStepper final : public Stepper {
 
  private:
   PartialSums compute();
+  std::optional<StepResult> apply(PartialSums own);
   std::optional<Applied> compute_and_apply(bool has_batch) override;
   StepOutcome settle(const StepResult& result) override;
   StepOutcome settle_bad(const StepResult& result);

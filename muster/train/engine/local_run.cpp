@@ -29,6 +29,7 @@ LocalRun::LocalRun(const EstimatorOptions& estimator_options, const RunContext& 
       config(context.config),
       progress(context.progress),
       checkpoints(context.checkpoints),
+      times(context.times),
       state(options, config, setup.plan, /*is_fresh=*/!setup.from),
       inputs(input_fn, setup.plan.towers.replicas,
              derive_key(setup.plan.towers.seed, seed_stream::kTrainInput),

@@ -40,6 +40,8 @@ struct LocalRun {
   const RunConfig& config;
   RunProgress& progress;
   CheckpointWriter& checkpoints;
+  /// Null where they are not counted.
+  StepTimes* times;
   TrainingState state;
   ReplicaInputs inputs;
   NanGuard nan_guard;

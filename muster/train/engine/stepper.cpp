@@ -8,7 +8,7 @@
 namespace muster {
 
 StepOutcome Stepper::step() {
-  const bool has_batch = run_.inputs.fetch(run_.mine);
+  const bool has_batch = fetch();
   if (has_batch && run_.nan_guard.skips_batch(run_.batches_taken)) {
     run_.use_up_batches();
     return StepOutcome::kGoesOn;
@@ -33,6 +33,16 @@ StepOutcome Stepper::step() {
   last_loss_.reset();
   last_ = std::move(result);
   return settle(last_);
+}
+
+bool Stepper::fetch() {
+  const StepTimes::In waiting(run_.times, StepPart::kInput);
+  return run_.inputs.fetch(run_.mine);
+}
+
+void Stepper::wait_until_copied() {
+  const StepTimes::In saving(run_.times, StepPart::kSave);
+  run_.checkpoints.wait_until_copied();
 }
 
 double Stepper::loss() {

@@ -46,10 +46,15 @@ class Stepper {
   /// The run outlives it.
   explicit Stepper(LocalRun& run) : run_(run) {}
 
+  /// Before values are written to: a checkpoint may still be copied from them.
+  void wait_until_copied();
+
   LocalRun& run() { return run_; }
   const LocalRun& run() const { return run_; }
 
  private:
+  /// Takes the batches of the step. Returns whether any replica of this process has one.
+  bool fetch();
   /// Forward and backward here, and the update of all. Nothing when the chief has ended the run.
   virtual std::optional<Applied> compute_and_apply(bool has_batch) = 0;
   /// Moves the run by a step that was not void, or counts it as a bad one.

@@ -13,6 +13,7 @@
 #include "muster/train/engine/checkpoint_writer.h"
 #include "muster/train/engine/hook.h"
 #include "muster/train/engine/run_progress.h"
+#include "muster/train/engine/step_times.h"
 
 namespace muster {
 
@@ -33,6 +34,8 @@ struct RunContext {
   const RunConfig& config;
   RunProgress& progress;
   CheckpointWriter& checkpoints;
+  /// Null where they are not counted.
+  StepTimes* times = nullptr;
 };
 
 /// The part of a training session that learns, with its inputs. When it is made it has the values

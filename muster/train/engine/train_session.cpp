@@ -36,6 +36,7 @@ void TrainSession::request_stop(std::string_view reason) {
 }
 
 void TrainSession::begin_save() {
+  const StepTimes::In saving(sampling_.times(), StepPart::kSave);
   run_->gather();
   log::info("Saving checkpoints for {} into {}/model.ckpt.", progress_.step(),
             config_.model_dir.string());
@@ -45,6 +46,11 @@ void TrainSession::begin_save() {
     if (events != nullptr) events->flush();
   });
   progress_.mark_saved();
+}
+
+bool TrainSession::has_save_failed() {
+  const StepTimes::In saving(sampling_.times(), StepPart::kSave);
+  return checkpoints_.failure().has_value();
 }
 
 void TrainSession::save_checkpoint(const SavingListeners& listeners) {
@@ -58,7 +64,8 @@ void TrainSession::save_checkpoint(const SavingListeners& listeners) {
     log::warning("trying once more to save step {}, since no later one will be", progress_.step());
     begin_save();
   }
-  if (checkpoints_.failure()) return;  // Logged already; listeners hear of whole checkpoints alone.
+  if (has_save_failed()) return;  // Logged already; listeners hear of whole checkpoints alone.
+  const StepTimes::In evaluating(sampling_.times(), StepPart::kEvaluate);
   for (const auto& listener : listeners) {
     if (listener->after_save(*this, progress_.step()))
       request_stop("a checkpoint listener asked for it");
@@ -100,6 +107,7 @@ bool TrainSession::step() {
 // False at the end of the input.
 bool TrainSession::make_step() {
   const StepOutcome outcome = run_->make_step(*this);
+  sampling_.set_step(progress_.step());
   if (outcome == StepOutcome::kRunEnded) request_stop("the run ends without this step");
   if (outcome == StepOutcome::kRolledBack) for_each_hook(&Hook::after_create_session);
   return outcome != StepOutcome::kInputEnded;
@@ -172,7 +180,10 @@ void TrainSession::begin() {
   check_options();
   if (options_.handle_signals) signals_.emplace();
   if (config_.is_chief()) claim_.emplace(config_.model_dir);
-  run_ = make_run_({.config = config_, .progress = progress_, .checkpoints = checkpoints_});
+  run_ = make_run_({.config = config_,
+                    .progress = progress_,
+                    .checkpoints = checkpoints_,
+                    .times = sampling_.times()});
   progress_.begin(run_->end_of_learning());
   if (progress_.done() && progress_.is_saved()) {
     if (config_.is_chief()) open_store();
@@ -185,6 +196,7 @@ void TrainSession::begin() {
   run_->open_input();
   if (config_.is_chief()) checkpoints_.open(open_store());
   run_->log_begin();
+  sampling_.begin(config_, progress_.step());
   hooks_ = hooks_of_run_(config_, options_, progress_.last_step());
   naming_the_step([this] {
     for_each_hook(&Hook::begin);

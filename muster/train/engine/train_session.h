@@ -10,6 +10,7 @@
 
 #include "muster/base/folder_claim.h"
 #include "muster/base/signals.h"
+#include "muster/train/engine/run_sampling.h"
 #include "muster/train/engine/train_run.h"
 
 namespace muster {
@@ -63,6 +64,8 @@ class TrainSession final : public Session {
   void for_each_hook(void (Hook::*call)(Session&));
   CheckpointStore open_store() const;
   void begin_save();
+  /// Waits until the last save is written.
+  bool has_save_failed();
   bool make_step();
   bool leave();
   bool step_or_leave();
@@ -89,6 +92,7 @@ class TrainSession final : public Session {
   int signal_ = 0;
   bool is_signal_of_chief_ = false;
   CheckpointWriter checkpoints_;
+  RunSampling sampling_;
   /// Null before begin(). Last, since it refers to what is above.
   std::unique_ptr<TrainRun> run_;
 };

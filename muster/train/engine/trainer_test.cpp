@@ -3,12 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <stdlib.h>
 
+#include <map>
 #include <memory>
+#include <string>
+#include <variant>
 #include <vector>
 
 #include "muster/base/error.h"
 #include "muster/base/signals.h"
+#include "muster/data/summary/event_reader.h"
+#include "muster/testing/eventually.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/train/estimator/learner.h"
 #include "muster/train/estimator/small_net_internal.h"
@@ -38,6 +44,33 @@ TEST(Trainer, SteppedByHandMakesTheBitsOfTrain) {
   EXPECT_EQ(result.global_step, 7);
   EXPECT_EQ(result.steps, 7);
   EXPECT_EQ(latest_values(folder / "stepped"), latest_values(folder / "whole"));
+}
+
+TEST(Trainer, SamplesItsMachineAndTheSharesOfItsSteps) {
+  const TempDir folder;
+  ::setenv("MUSTER_MACHINE_SECONDS", "0.001", 1);
+  const auto trainer = trainer_in(folder.path(), {.max_steps = 7});
+  ::unsetenv("MUSTER_MACHINE_SECONDS");
+  trainer->begin();
+  EXPECT_TRUE(trainer->step());
+  std::map<std::string, float> values;
+  EXPECT_TRUE(testing::eventually([&] {
+    if (!file_exists(folder / "machine.local")) return false;
+    EventReader reader(folder / "machine.local");
+    while (const auto event = reader.next()) {
+      const auto* summary = std::get_if<Summary>(&event->what);
+      for (const auto& value : summary == nullptr ? Summary() : *summary) {
+        values[value.tag] = std::get<float>(value.data);
+      }
+    }
+    return values.contains("step_percent/compute");
+  }));
+  float sum = 0;
+  for (const char* part : {"compute", "input", "sum", "save", "evaluate"}) {
+    sum += values.at(std::string("step_percent/") + part);
+  }
+  EXPECT_NEAR(sum, 100, 0.1);
+  EXPECT_GT(values.at("machine/memory_mib"), 1);
 }
 
 TEST(Trainer, TwoAtATimeDoNotDisturbEachOther) {
