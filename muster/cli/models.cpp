@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <charconv>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "muster/base/error.h"
@@ -33,6 +36,9 @@ struct ModelsFlags {
   std::string origin{};
   std::string description{};
   std::string traffic_split{};
+  std::string stage{};
+  std::string reason{};
+  std::string other{};
   bool clear_traffic_split = false;
   bool quiet = false;
   bool as_json = false;
@@ -123,6 +129,12 @@ ordered_json json_of(const std::string& model, const VersionRecord& version) {
   set_text(written, "description", version.description);
   if (version.is_default) written["isDefault"] = true;
   written["state"] = version.state;
+  if (version.stage != serving::kNoStage) written["stage"] = version.stage;
+  for (const serving::StageChange& change : version.stage_changes) {
+    written["stageChanges"].push_back(
+        {{"stage", change.stage}, {"time", change.time}, {"reason", change.reason}});
+  }
+  if (!version.lineage.empty()) written["lineage"] = ordered_json::parse(version.lineage);
   return written;
 }
 
@@ -146,12 +158,50 @@ void print_field(const char* name, const std::string& value) {
   if (!value.empty()) fmt::print("{}: {}\n", name, value);
 }
 
+// Names and texts of what a version comes from, "metrics.accuracy" and "0.84".
+std::vector<std::pair<std::string, std::string>> lineage_fields(const VersionRecord& version) {
+  std::vector<std::pair<std::string, std::string>> fields;
+  const auto lineage = ordered_json::parse(version.lineage, nullptr, /*allow_exceptions=*/false);
+  if (!lineage.is_object()) return fields;
+  const auto text_of = [](const ordered_json& value) {
+    return value.is_string() ? value.get<std::string>()
+                             : value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  };
+  for (const auto& [name, value] : lineage.items()) {
+    if (value.is_object()) {
+      for (const auto& [key, inner] : value.items()) {
+        fields.emplace_back(fmt::format("{}.{}", name, key), text_of(inner));
+      }
+    } else if (name == "files" && value.is_array()) {
+      for (const auto& file : value) {
+        if (file.is_object())
+          fields.emplace_back("file", text_of(file.value("path", ordered_json())));
+      }
+    } else {
+      fields.emplace_back(name, text_of(value));
+    }
+  }
+  return fields;
+}
+
 void print_version_record(const std::string& model, const VersionRecord& version) {
   print_field("createTime", version.create_time);
   print_field("deploymentUri", version.deployment_uri);
   print_field("description", version.description);
   if (version.is_default) fmt::print("isDefault: true\n");
   fmt::print("name: models/{}/versions/{}\nstate: {}\n", model, version.name, version.state);
+  if (!version.lineage.empty()) {
+    fmt::print("lineage:\n");
+    for (const auto& [name, value] : lineage_fields(version)) {
+      fmt::print("  {}: {}\n", name, value);
+    }
+  }
+  if (version.stage_changes.empty()) return;
+  fmt::print("stage: {}\nstageChanges:\n", version.stage);
+  for (const serving::StageChange& change : version.stage_changes) {
+    fmt::print("- {} {}{}{}\n", change.time, change.stage, change.reason.empty() ? "" : ": ",
+               change.reason);
+  }
 }
 
 void print_version(const ModelsFlags& given, const VersionRecord& version) {
@@ -289,10 +339,16 @@ void add_versions_list(CLI::App& command) {
   add_model_flag(command, flags);
   add_json(command, flags, "One JSON object per version, a line each");
   set_action(command, flags, [](const ModelsFlags& given, ModelCatalog& models) {
+    const auto versions = models.model(given.model).versions;
+    // As gcloud has it, until a version has a stage.
+    const bool has_stages = std::ranges::any_of(
+        versions, [](const VersionRecord& one) { return one.stage != serving::kNoStage; });
     std::vector<std::vector<std::string>> rows{{"NAME", "DEPLOYMENT_URI", "STATE"}};
-    for (const VersionRecord& version : models.model(given.model).versions) {
+    if (has_stages) rows.front().push_back("STAGE");
+    for (const VersionRecord& version : versions) {
       if (given.as_json) print_json(json_of(given.model, version));
       rows.push_back({version.name, version.deployment_uri, version.state});
+      if (has_stages) rows.back().push_back(version.stage);
     }
     if (given.as_json) return;
     if (rows.size() == 1) {
@@ -320,6 +376,52 @@ void add_versions_set_default(CLI::App& command) {
   add_json(command, flags, "One JSON object");
   set_action(command, flags, [](const ModelsFlags& given, ModelCatalog& models) {
     print_version(given, models.set_default(given.model, given.name));
+  });
+}
+
+void add_versions_promote(CLI::App& command) {
+  const Flags flags = add_common(command);
+  add_name(command, flags, "The version");
+  add_model_flag(command, flags);
+  command
+      .add_option("--stage", flags->stage,
+                  "staging, production, archived or none; production becomes the default version")
+      ->required();
+  command.add_option("--reason", flags->reason, "A word of why, which stays with the version")
+      ->required();
+  add_json(command, flags, "One JSON object");
+  set_action(command, flags, [](const ModelsFlags& given, ModelCatalog& models) {
+    print_version(given, models.set_stage(given.model, given.name, given.stage, given.reason));
+  });
+}
+
+void add_versions_compare(CLI::App& command) {
+  const Flags flags = add_common(command);
+  add_name(command, flags, "A version");
+  command.add_option("other", flags->other, "Another version")->required();
+  add_model_flag(command, flags);
+  set_action(command, flags, [](const ModelsFlags& given, ModelCatalog& models) {
+    using Fields = std::map<std::string, std::string>;
+    const auto fields_of = [&](const std::string& name) {
+      const VersionRecord version = models.version(given.model, name);
+      Fields fields{{"stage", version.stage}, {"createTime", version.create_time}};
+      for (const auto& [key, value] : lineage_fields(version)) {
+        auto& text = fields[key];
+        text += text.empty() ? value : " " + value;
+      }
+      return fields;
+    };
+    Fields first = fields_of(given.name);
+    Fields second = fields_of(given.other);
+    std::set<std::string> names;
+    for (const Fields* fields : {&first, &second}) {
+      for (const auto& [name, ignored] : *fields) names.insert(name);
+    }
+    std::vector<std::vector<std::string>> rows{{"", given.name, given.other}};
+    for (const std::string& name : names) {
+      if (first[name] != second[name]) rows.push_back({name, first[name], second[name]});
+    }
+    print_columns(rows);
   });
 }
 
@@ -359,6 +461,8 @@ constexpr Command kVersionsCommands[] = {
     {"list", "list the versions of a model", add_versions_list},
     {"describe", "show a version", add_versions_describe},
     {"set-default", "set the version for requests that name none", add_versions_set_default},
+    {"promote", "move a version to a stage, with a word of why", add_versions_promote},
+    {"compare", "show how two versions and their runs differ", add_versions_compare},
     {"update", "change the description of a version", add_versions_update},
     {"delete", "remove a version", add_versions_delete},
 };

@@ -58,6 +58,12 @@ class RemoteModels final : public serving::ModelCatalog {
     return serving::parse_version_resource(ask("POST", path_of(model, name) + ":setDefault"));
   }
 
+  VersionRecord set_stage(const std::string& model, const std::string& name,
+                          const std::string& stage, const std::string& reason) override {
+    return serving::parse_version_resource(
+        ask("POST", path_of(model, name) + ":setStage", {{"stage", stage}, {"reason", reason}}));
+  }
+
   VersionRecord set_description(const std::string& model, const std::string& name,
                                 const std::string& description) override {
     ask("PATCH", path_of(model, name), {{"description", description}});

@@ -21,6 +21,7 @@
 #include "muster/base/path_below.h"
 #include "muster/saved_model/graph/export_folder.h"
 #include "muster/serving/codec/model_files.h"
+#include "muster/serving/codec/version_lineage_internal.h"
 
 namespace muster::serving {
 namespace {
@@ -28,8 +29,10 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kModelFile = "model.json";
-constexpr std::uint64_t kMostModelFileBytes = 1 << 20;
+constexpr std::uint64_t kMostModelFileBytes = 16 << 20;
 constexpr std::size_t kMostNameBytes = 128;
+constexpr std::size_t kMostReasonBytes = 2000;
+constexpr std::size_t kMostStageChanges = 50;
 
 // Cloud ML Engine's rule, which also keeps a name inside its folder.
 void check_resource_name(const char* what, const std::string& name) {
@@ -111,10 +114,48 @@ void copy_version(const Path& from, const Path& to) {
 }
 
 json version_json(const VersionRecord& version) {
-  return {{"number", version.number},
-          {"description", version.description},
-          {"deploymentUri", version.deployment_uri},
-          {"createTime", version.create_time}};
+  json body{{"number", version.number},
+            {"description", version.description},
+            {"deploymentUri", version.deployment_uri},
+            {"createTime", version.create_time}};
+  if (version.stage != kNoStage) body["stage"] = version.stage;
+  for (const StageChange& change : version.stage_changes) {
+    body["stageChanges"].push_back(
+        {{"stage", change.stage}, {"time", change.time}, {"reason", change.reason}});
+  }
+  if (!version.lineage.empty()) body["lineage"] = json::parse(version.lineage);
+  return body;
+}
+
+std::vector<StageChange> stage_changes_of(const json& version) {
+  std::vector<StageChange> changes;
+  for (const json& change : version.value("stageChanges", json::array())) {
+    changes.push_back({.stage = change.value("stage", ""),
+                       .time = change.value("time", ""),
+                       .reason = change.value("reason", "")});
+  }
+  return changes;
+}
+
+void check_stage(const std::string& stage, const std::string& reason) {
+  const auto stages = {kNoStage, kStaging, kProduction, kArchived};
+  if (std::ranges::find(stages, stage) == stages.end()) {
+    throw InvalidArgument("there is no stage \"{}\": it is none, staging, production or archived",
+                          stage);
+  }
+  if (reason.size() > kMostReasonBytes) {
+    throw InvalidArgument("the reason of a change of stage has at most {} bytes: {}",
+                          kMostReasonBytes, reason.size());
+  }
+}
+
+void move_to_stage(VersionRecord& version, const std::string& stage, const std::string& reason) {
+  version.stage = stage;
+  version.stage_changes.push_back({.stage = stage, .time = now_text(), .reason = reason});
+  // The file stays one that can be read.
+  if (version.stage_changes.size() > kMostStageChanges) {
+    version.stage_changes.erase(version.stage_changes.begin());
+  }
 }
 
 // The contents of model.json; versions without their states.
@@ -131,7 +172,10 @@ ModelRecord parse_model(const std::string& name, const std::string& text) {
                               .number = value.at("number").get<std::int64_t>(),
                               .description = value.value("description", ""),
                               .deployment_uri = value.value("deploymentUri", ""),
-                              .create_time = value.value("createTime", "")});
+                              .create_time = value.value("createTime", ""),
+                              .stage = value.value("stage", kNoStage),
+                              .stage_changes = stage_changes_of(value),
+                              .lineage = value.contains("lineage") ? value["lineage"].dump() : ""});
   }
   return model;
 }
@@ -290,7 +334,8 @@ VersionRecord ModelFolder::create_version(const std::string& model_name, const s
                      .number = number,
                      .description = description,
                      .deployment_uri = absolute_path(origin).string(),
-                     .create_time = now_text()};
+                     .create_time = now_text(),
+                     .lineage = lineage_of(source)};
   if (found.versions.empty()) found.default_version = name;
   found.versions.push_back(made);
   write(found);
@@ -309,6 +354,34 @@ VersionRecord ModelFolder::set_default(const std::string& model_name, const std:
   version_of(found, name);
   found.default_version = name;
   found.traffic_split.clear();
+  write(found);
+  return version(model_name, name);
+}
+
+VersionRecord ModelFolder::set_stage(const std::string& model_name, const std::string& name,
+                                     const std::string& stage, const std::string& reason) {
+  check_stage(stage, reason);
+  model(model_name);
+  const ChangeLock lock(root_);
+  ModelRecord found = model(model_name);
+  VersionRecord& moved = version_of(found, name);
+  if (stage == kArchived && moved.is_default && found.versions.size() > 1) {
+    throw FailedPrecondition(
+        "{} is the default version of model {} and answers requests; promote another first: muster "
+        "versions promote VERSION --model {} --stage production",
+        name, model_name, model_name);
+  }
+  if (stage == kStaging || stage == kProduction) {
+    for (VersionRecord& other : found.versions) {
+      if (other.name == name || other.stage != stage) continue;
+      move_to_stage(other, kArchived, fmt::format("{} took its place in {}", name, stage));
+    }
+  }
+  move_to_stage(moved, stage, reason);
+  if (stage == kProduction) {
+    found.default_version = name;
+    found.traffic_split.clear();
+  }
   write(found);
   return version(model_name, name);
 }

@@ -10,6 +10,21 @@
 
 namespace muster::serving {
 
+/// How far a version has come: nothing said, tried out, answering, no longer of use.
+inline constexpr const char* kNoStage = "none";
+inline constexpr const char* kStaging = "staging";
+inline constexpr const char* kProduction = "production";
+inline constexpr const char* kArchived = "archived";
+
+/// A change of the stage of a version.
+struct StageChange {
+  std::string stage{};
+  /// "2026-03-01T10:04:11Z".
+  std::string time{};
+  /// A word of why, of the person who made the change.
+  std::string reason{};
+};
+
 /// A version of a model as `muster versions` shows it.
 struct VersionRecord {
   /// "v1".
@@ -24,6 +39,12 @@ struct VersionRecord {
   bool is_default = false;
   /// READY, or FAILED when its folder is no SavedModel.
   std::string state{};
+  std::string stage = kNoStage;
+  /// Oldest first.
+  std::vector<StageChange> stage_changes{};
+  /// Where it comes from, a JSON object: the run's folder, its record in muster.json without
+  /// arguments and environment. Empty where its origin lies in no run.
+  std::string lineage{};
 };
 
 /// Weights by the names of versions.
@@ -67,6 +88,12 @@ class ModelCatalog {
   virtual ModelRecord set_traffic_split(const std::string& model, const TrafficSplit& split) = 0;
   /// Ends a split too: the default version answers all requests that name none.
   virtual VersionRecord set_default(const std::string& model, const std::string& name) = 0;
+  /// Moves a version to a stage. One version at most is in staging, and one in production: the one
+  /// that was there is archived. The one in production becomes the default. Throws NotFound,
+  /// InvalidArgument for a stage that there is not, and FailedPrecondition where the default
+  /// version would be archived.
+  virtual VersionRecord set_stage(const std::string& model, const std::string& name,
+                                  const std::string& stage, const std::string& reason) = 0;
   virtual VersionRecord set_description(const std::string& model, const std::string& name,
                                         const std::string& description) = 0;
   /// Throws FailedPrecondition for the default version, unless it is the only one, and for one that
@@ -92,6 +119,8 @@ class ModelFolder final : public ModelCatalog {
                                const Path& origin, const std::string& description) override;
   ModelRecord set_traffic_split(const std::string& model, const TrafficSplit& split) override;
   VersionRecord set_default(const std::string& model, const std::string& name) override;
+  VersionRecord set_stage(const std::string& model, const std::string& name,
+                          const std::string& stage, const std::string& reason) override;
   VersionRecord set_description(const std::string& model, const std::string& name,
                                 const std::string& description) override;
   void delete_version(const std::string& model, const std::string& name) override;

@@ -52,6 +52,41 @@ TEST_F(ModelFolderTest, CopiesATorchScriptFileWithItsSignature) {
   EXPECT_EQ(models_.create_version("spiral", "v2", copied, "").state, "READY");
 }
 
+TEST_F(ModelFolderTest, OneVersionIsInProductionAndTheOneBeforeIsArchived) {
+  models_.create_model("m", "");
+  models_.create_version("m", "v1", model_at("a"), "");
+  models_.create_version("m", "v2", model_at("b"), "");
+  models_.set_stage("m", "v1", kProduction, "first");
+  models_.set_traffic_split("m", {{"v1", 9}, {"v2", 1}});
+  models_.set_stage("m", "v2", kStaging, "to try");
+  EXPECT_TRUE(models_.version("m", "v1").is_default);
+  models_.set_stage("m", "v2", kProduction, "better AUC");
+  const ModelRecord model = models_.model("m");
+  EXPECT_EQ(model.default_version, "v2");
+  EXPECT_TRUE(model.traffic_split.empty());
+  EXPECT_EQ(model.versions[0].stage, kArchived);
+  EXPECT_EQ(model.versions[0].stage_changes.back().reason, "v2 took its place in production");
+  ASSERT_EQ(model.versions[1].stage_changes.size(), 2U);
+  EXPECT_EQ(model.versions[1].stage_changes[1].reason, "better AUC");
+  EXPECT_THROW(models_.set_stage("m", "v2", kArchived, "x"), FailedPrecondition);
+  EXPECT_THROW(models_.set_stage("m", "v2", "best", "x"), InvalidArgument);
+  EXPECT_THROW(models_.set_stage("m", "v3", kStaging, "x"), NotFound);
+}
+
+TEST_F(ModelFolderTest, AVersionKnowsTheRunThatItsExportLiesIn) {
+  model_at("run/export/final/7");
+  testing::write_bytes(folder_ / "run/muster.json",
+                       R"({"runs": [{"seed": 1}, {"seed": 3, "git": {"commit": "f0a6"},
+                           "arguments": ["--token", "x"], "metrics": {"auc": 0.9}}]})");
+  models_.create_model("m", "");
+  models_.create_version("m", "v1", folder_ / "run/export/final", "");
+  const std::string lineage = models_.version("m", "v1").lineage;
+  EXPECT_EQ(lineage, R"({"commit":"f0a6","metrics":{"auc":0.9},"run":")" +
+                         (folder_ / "run").string() + R"(","seed":3})");
+  models_.create_version("m", "v2", model_at("a"), "");
+  EXPECT_EQ(models_.version("m", "v2").lineage, "");
+}
+
 TEST_F(ModelFolderTest, KeepsTheDefaultVersionAndModelsThatHaveVersions) {
   models_.create_model("m", "");
   models_.create_version("m", "v1", model_at("a"), "");

@@ -28,6 +28,13 @@ Json version_object(const std::string& parent, const std::string& model,
   set_unless_empty(object, "deploymentUri", version.deployment_uri);
   set_unless_empty(object, "createTime", version.create_time);
   set_unless_empty(object, "state", version.state);
+  if (version.stage != kNoStage) object["stage"] = version.stage;
+  for (const StageChange& change : version.stage_changes) {
+    object["stageChanges"].push_back(
+        {{"stage", change.stage}, {"time", change.time}, {"reason", change.reason}});
+  }
+  const Json lineage = Json::parse(version.lineage, nullptr, /*allow_exceptions=*/false);
+  if (lineage.is_object()) object["lineage"] = lineage;
   return object;
 }
 
@@ -59,15 +66,34 @@ Json object_in(std::string_view text) {
   return object;
 }
 
+std::vector<StageChange> changes_in(const Json& object) {
+  std::vector<StageChange> changes;
+  const auto found = object.find("stageChanges");
+  if (found == object.end()) return changes;
+  if (!found->is_array()) throw InvalidArgument("\"stageChanges\" must be a list");
+  for (const Json& one : *found) {
+    if (!one.is_object()) throw InvalidArgument("a change of a stage must be a JSON object");
+    changes.push_back({.stage = text_field(one, "stage"),
+                       .time = text_field(one, "time"),
+                       .reason = text_field(one, "reason")});
+  }
+  return changes;
+}
+
 VersionRecord version_from(const Json& object) {
   if (!object.is_object()) throw InvalidArgument("a version must be a JSON object");
+  const std::string stage = text_field(object, "stage");
+  const auto lineage = object.find("lineage");
   const auto is_default = object.find("isDefault");
   return {.name = bare_name(text_field(object, "name")),
           .description = text_field(object, "description"),
           .deployment_uri = text_field(object, "deploymentUri"),
           .create_time = text_field(object, "createTime"),
           .is_default = is_default != object.end() && *is_default == true,
-          .state = text_field(object, "state")};
+          .state = text_field(object, "state"),
+          .stage = stage.empty() ? kNoStage : stage,
+          .stage_changes = changes_in(object),
+          .lineage = lineage != object.end() && lineage->is_object() ? lineage->dump() : ""};
 }
 
 TrafficSplit split_from(const Json& object) {
@@ -141,6 +167,10 @@ TrafficSplit parse_traffic_split(std::string_view text) {
     throw InvalidArgument("only \"trafficSplit\" of a model can be changed, and it is not given");
   }
   return split_from(object);
+}
+StageChange parse_stage_change(std::string_view text) {
+  const Json object = object_in(text);
+  return {.stage = text_field(object, "stage"), .reason = text_field(object, "reason")};
 }
 std::vector<ModelRecord> parse_models_resource(std::string_view text) {
   return list_in(text, "models", model_from);

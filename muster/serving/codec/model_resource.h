@@ -23,6 +23,8 @@ ModelRecord parse_model_resource(std::string_view text);
 VersionRecord parse_version_resource(std::string_view text);
 std::vector<ModelRecord> parse_models_resource(std::string_view text);
 std::vector<VersionRecord> parse_versions_resource(std::string_view text);
+/// {"stage": "production", "reason": "..."}. Throws InvalidArgument.
+StageChange parse_stage_change(std::string_view text);
 /// The split in the change of a model; null is an empty one. Throws InvalidArgument for a change
 /// without a split.
 TrafficSplit parse_traffic_split(std::string_view text);

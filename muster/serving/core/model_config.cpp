@@ -96,6 +96,12 @@ std::vector<ModelConfig> models_in(const Path& root) {
       model.labels[version.name] = version.number;
       if (version.is_default) model.default_version = version.number;
     }
+    // A version that is called as a stage keeps its name.
+    for (const serving::VersionRecord& version : record.versions) {
+      if (version.stage == kStaging || version.stage == kProduction) {
+        model.labels.emplace(version.stage, version.number);
+      }
+    }
     // A version of the split may have been removed by hand.
     for (const auto& [version, weight] : record.traffic_split) {
       if (model.labels.contains(version)) model.weights[version] = weight;

@@ -123,6 +123,10 @@ class CloudModels {
     if (is("POST", path, "setDefault")) {
       return json_answer(shown(catalog_.set_default(model, name)));
     }
+    if (is("POST", path, "setStage")) {
+      const StageChange wish = serving::parse_stage_change(request_.body);
+      return json_answer(shown(catalog_.set_stage(model, name, wish.stage, wish.reason)));
+    }
     if (is("PATCH", path)) {
       const VersionRecord wish = serving::parse_version_resource(request_.body);
       return done_operation(parent_, fmt::format("update_{}_{}", model, name),
