@@ -21,12 +21,14 @@
 #include "muster/cli/tune.h"
 #include "muster/cli/words.h"
 #include "muster/orchestration/jobs/back_ends.h"
+#include "muster/orchestration/jobs/end_notice.h"
 #include "muster/orchestration/jobs/job_log.h"
 #include "muster/orchestration/jobs/job_runner.h"
 #include "muster/orchestration/jobs/job_text.h"
 #include "muster/orchestration/jobs/machines.h"
 #include "muster/orchestration/jobs/progress.h"
 #include "muster/orchestration/jobs/supervisor.h"
+#include "muster/platform/stores/post_json.h"
 
 namespace muster::cli {
 namespace {
@@ -68,7 +70,8 @@ void supervise(const JobsFlags& flags, const std::string& job) {
   const JobStore store = job_store(flags);
   if (!job.empty()) {
     log::set_task("service");
-    jobs::run_job(store, job);
+    jobs::run_job(store, job,
+                  [](const Job& ended) { jobs::tell_of_end(ended, stores::post_json); });
     return;
   }
   log::set_task("supervisor");

@@ -15,7 +15,9 @@
 #include "muster/cli/jobs.h"
 #include "muster/cli/jobs_back_end.h"
 #include "muster/cli/program_arguments.h"
+#include "muster/cli/repeatable.h"
 #include "muster/cli/words.h"
+#include "muster/orchestration/jobs/end_notice.h"
 #include "muster/orchestration/jobs/job_text.h"
 #include "muster/orchestration/jobs/machines.h"
 #include "muster/orchestration/tuning/hyperparameter_spec.h"
@@ -55,6 +57,7 @@ struct SubmitFlags {
   double grace_seconds = 6;
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
   bool keeps_program = false;
+  std::vector<std::string> notices{};
   bool stream_logs = false;
   bool is_async = false;
   std::vector<std::string> ignored{};
@@ -261,7 +264,12 @@ void submit(const SubmitFlags& flags) {
   if (flags.keeps_program && !abilities.keeps_program) {
     throw UsageError("--keep-program goes with --backend local");
   }
+  if (!flags.notices.empty() && !abilities.notifies) {
+    throw UsageError("--notify goes with --backend local");
+  }
+  for (const std::string& notice : flags.notices) jobs::check_notice(notice);
   Submission submission = submission_of(flags);
+  submission.job.local.notices = flags.notices;
   if (flags.is_async) {
     submission.warnings.emplace_back("--async is what happens without --stream-logs too");
   }
@@ -324,6 +332,9 @@ void add_life_flags(CLI::App& command, const std::shared_ptr<SubmitFlags>& flags
   command.add_flag("--keep-program", flags->keeps_program,
                    "Copy the program into the job's folder and run the copy: what is built later "
                    "changes nothing for this job");
+  repeatable(command.add_option("--notify", flags->notices,
+                                "When the job has ended, however: a URL that JSON is posted to, or "
+                                "a command that gets it on its standard input; may be repeated"));
   CLI::Option* stream =
       command.add_flag("--stream-logs", flags->stream_logs, "Print its logs until it ends");
   command.add_flag("--async", flags->is_async, "For gcloud's scripts")->excludes(stream);

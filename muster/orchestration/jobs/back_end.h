@@ -37,6 +37,8 @@ struct BackEndAbilities {
   bool keeps_program = false;
   /// A job can be submitted again from its record alone.
   bool resubmits = false;
+  /// The end of a job can be told of (--notify).
+  bool notifies = false;
   /// Trials of a study can be job steps of one allocation.
   bool has_job_steps = false;
 };

@@ -135,6 +135,9 @@ struct LocalRun {
   /// The most that is kept of the log of one task.
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
 
+  /// URLs and commands that are told when the job has ended.
+  std::vector<std::string> notices{};
+
   /// The GPUs that it was given.
   std::vector<std::string> gpus{};
   /// How often the tasks have been started, and how many of these were retries after an exit

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 
 #include "muster/base/error.h"
@@ -119,7 +120,8 @@ class JobRun {
   JobRun(const JobStore& store, const std::string& name, const HeldLock& lock)
       : store_(store), name_(name), lock_(lock) {}
 
-  void run() {
+  /// The job, if it is over now and was not before.
+  std::optional<Job> run() {
     // Before the state says that it runs, so that a cancel from then on finds the process.
     process::write_pid_file(run_pid_file(store_, name_), *process::identify(::getpid()));
     const Job before = store_.read(name_);
@@ -128,7 +130,11 @@ class JobRun {
       end_left_processes(job_entry(store_, name_), before.local.grace);
       if (const Job job = prepare(); job.state == State::kPreparing) launch_tasks(job);
     }
-    if (has_folder()) file_system_for(store_.folder()).remove(run_pid_file(store_, name_));
+    if (!has_folder()) return std::nullopt;
+    file_system_for(store_.folder()).remove(run_pid_file(store_, name_));
+    Job after = store_.read(name_);
+    if (is_final(before.state) || !is_final(after.state)) return std::nullopt;
+    return after;
   }
 
  private:
@@ -219,14 +225,16 @@ Path attempt_folder(const JobStore& store, const std::string& name, std::int64_t
   return store.folder_of(name) / "attempts" / std::to_string(attempt);
 }
 
-void run_job(const JobStore& store, const std::string& name) {
+void run_job(const JobStore& store, const std::string& name,
+             const std::function<void(const Job&)>& on_end) {
   hold_signals();
   const auto lock = HeldLock::take(run_lock_of(store, name));
   if (!lock) {
     log::info("another process runs the job {}", name);
     return;
   }
-  JobRun(store, name, *lock).run();
+  const auto ended = JobRun(store, name, *lock).run();
+  if (ended && on_end) on_end(*ended);
 }
 
 Job cancel_local_job(const JobStore& store, const std::string& name, const std::string& reason) {

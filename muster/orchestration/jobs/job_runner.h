@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "muster/orchestration/jobs/job_store.h"
@@ -12,8 +13,10 @@ namespace muster::jobs {
 /// checkpoints.
 ///
 /// Call it in a process of its own: it takes over environment and signals. SIGTERM ends the tasks
-/// after a last checkpoint.
-void run_job(const JobStore& store, const std::string& name);
+/// after a last checkpoint. `on_end` is called with the job when it is over, by the process that
+/// ran it.
+void run_job(const JobStore& store, const std::string& name,
+             const std::function<void(const Job&)>& on_end = {});
 
 /// Asks a job to end: one that waits is CANCELLED at once, one that runs is CANCELLING until its
 /// tasks have saved and ended. `reason` becomes its error message. A job that is over stays as it

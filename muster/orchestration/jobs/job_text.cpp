@@ -113,6 +113,7 @@ ordered_json json_of(const LocalRun& run) {
                     {"attempts", run.attempts},
                     {"retries", run.retries}};
   put_if(json, "programFrom", run.program_from.string());
+  if (!run.notices.empty()) json["notify"] = run.notices;
   if (run.exit_status) json["exitStatus"] = *run.exit_status;
   return json;
 }
@@ -222,6 +223,7 @@ LocalRun run_from(const ordered_json& json) {
   run.attempts = json.at("attempts");
   run.retries = json.at("retries");
   run.program_from = json.value("programFrom", "");
+  run.notices = json.value("notify", std::vector<std::string>());
   if (const auto status = json.find("exitStatus"); status != json.end()) {
     run.exit_status = status->get<int>();
   }

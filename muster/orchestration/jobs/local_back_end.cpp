@@ -13,8 +13,11 @@ class LocalBackEnd final : public BackEnd {
   std::string name() const override { return kLocalBackEnd; }
   std::string summary() const override { return "this host"; }
   BackEndAbilities abilities() const override {
-    return {
-        .is_bound_by_host = true, .keeps_record = true, .keeps_program = true, .resubmits = true};
+    return {.is_bound_by_host = true,
+            .keeps_record = true,
+            .keeps_program = true,
+            .resubmits = true,
+            .notifies = true};
   }
 
   void submit(const JobStore& store, const Submission& /*submission*/) const override {
