@@ -83,6 +83,7 @@ console::ConsoleOptions console_options(const ConsoleFlags& flags) {
   const JobsFlags jobs_flags{.jobs_dir = flags.jobs_folder};
   const jobs::JobStore store = job_store(jobs_flags);
   options.jobs = {.folder = store.folder(), .supervise_command = store.supervise_command()};
+  options.models_dir = flags.models_folder;
   for (const std::string& server : flags.servers)
     options.models.servers.push_back(address_of(server));
   options.models.call = ask_server;

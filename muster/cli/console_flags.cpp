@@ -10,6 +10,10 @@ void add_console_flags(CLI::App& command, ConsoleFlags& flags) {
   command.add_option(
       "--jobs-dir", flags.jobs_folder,
       "The folder of the jobs (MUSTER_JOBS_DIR; default: ~/.local/state/muster/jobs)");
+  command
+      .add_option("--models-dir", flags.models_folder,
+                  "A folder of models, whose versions and stages are shown (MUSTER_MODELS_DIR)")
+      ->envname("MUSTER_MODELS_DIR");
   repeatable(command.add_option("--server", flags.servers,
                                 "HOST:PORT of a muster serve; may be repeated"));
   command.add_option("--port", flags.port, "Port; 0: any free port")->capture_default_str();

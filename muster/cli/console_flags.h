@@ -11,6 +11,7 @@ namespace muster::cli {
 struct ConsoleFlags {
   std::vector<std::string> log_folders{};
   std::string jobs_folder{};
+  std::string models_folder{};
   std::vector<std::string> servers{};
   std::string address = "127.0.0.1";
   std::uint16_t port = 6800;

@@ -10,6 +10,7 @@
 #include "muster/console/cluster_api.h"
 #include "muster/console/live_updates.h"
 #include "muster/console/pages.h"
+#include "muster/console/registry_api.h"
 #include "muster/console/runs_api.h"
 #include "muster/console/studies_api.h"
 
@@ -48,6 +49,7 @@ struct Console::Impl {
   std::optional<JobsApi> jobs{};
   std::optional<ClusterApi> cluster{};
   std::optional<ModelsApi> models{};
+  std::optional<RegistryApi> registry{};
 
   explicit Impl(ConsoleOptions options)
       : guard(std::move(options.guard)),
@@ -56,6 +58,10 @@ struct Console::Impl {
     if (options.jobs) {
       jobs.emplace(std::move(*options.jobs), updates);
       cluster.emplace(jobs->store());
+    }
+    if (!options.models_dir.empty()) {
+      registry.emplace(options.models_dir,
+                       [this](const Path& folder) { return runs.store().id_of(folder); });
     }
     if (!options.models.servers.empty()) models.emplace(std::move(options.models));
   }
@@ -98,6 +104,7 @@ struct Console::Impl {
       if (call.path.size() == 5) return models->metadata(call);
     }
     if (call.path.size() != 2) throw NotFound("there is no such call");
+    if (what == "registry" && registry) return registry->list();
     if (what == "session") return session();
     if (what == "live") return updates.listen();
     if (what == "runs") return runs.list();
@@ -107,6 +114,7 @@ struct Console::Impl {
     if (what == "media") return runs.media(call);
     if (what == "media.item") return runs.media_item(call);
     if (what == "studies") return studies.list();
+    if (what == "study.contour") return studies.contour(call);
     if (what == "study") return studies.show(call.first("id").value_or(""));
     throw NotFound("there is no such call");
   }
@@ -135,8 +143,14 @@ struct Console::Impl {
     if (what == "jobs" && jobs && call.path.size() == 4 && action == "cancel") {
       return jobs->cancel(call.path[2]);
     }
+    if (what == "jobs" && jobs && call.path.size() == 4 && action == "priority") {
+      return jobs->set_priority(call.path[2], call);
+    }
     if (what == "jobs" && jobs && call.path.size() == 4 && action == "resubmit") {
-      return jobs->resubmit(call.path[2]);
+      return jobs->resubmit(call.path[2], call);
+    }
+    if (what == "registry" && registry && call.path.size() == 5 && action == "stage") {
+      return registry->set_stage(call);
     }
     if (what == "models" && models && call.path.size() == 6 && action == "default") {
       return models->set_default(call);
@@ -149,6 +163,7 @@ struct Console::Impl {
                          {"allowChanges", guard.allow_changes()},
                          {"hasJobs", jobs.has_value()},
                          {"hasModels", models.has_value()},
+                         {"hasRegistry", registry.has_value()},
                          {"version", MUSTER_VERSION}}
                         .dump()};
   }

@@ -18,6 +18,8 @@ struct ConsoleOptions {
   std::vector<Path> log_folders{};
   /// None: there is no page of jobs.
   std::optional<JobsOptions> jobs{};
+  /// A folder of models (muster models), whose versions and stages are shown; empty: none.
+  Path models_dir{};
   /// Without servers there are no pages of models.
   ModelsOptions models{};
   GuardOptions guard{};

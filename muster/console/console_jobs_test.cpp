@@ -9,6 +9,7 @@
 #include "muster/console/listening_page_internal.h"
 #include "muster/orchestration/jobs/job_store.h"
 #include "muster/orchestration/tuning/state_checksum.h"
+#include "muster/serving/codec/model_folder.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/temp_dir.h"
 
@@ -53,6 +54,7 @@ class ConsoleJobsTest : public ::testing::Test {
           if (path.starts_with("/nodes?")) return ServerReply{nodes_status_, R"({"nodes":[]})"};
           return ServerReply{200, R"({"model_stats":[]})"};
         }};
+    options.models_dir = runs_ / "models";
     options.guard.allow_changes = allow_changes;
     console_.emplace(std::move(options));
   }
@@ -215,6 +217,70 @@ TEST_F(ConsoleJobsTest, CancelsAndSubmitsAgain) {
   EXPECT_THAT(store_.environment_of("census_2"), ElementsAre("SECRET=hidden"));
   EXPECT_TRUE(testing::eventually([&] { return starts() == 2; }));
   EXPECT_EQ(json::parse(ask("POST", "/api/jobs/census_2/resubmit").body)["name"], "census_3");
+}
+
+TEST_F(ConsoleJobsTest, SubmitsAgainWithOtherArgumentsInTheSameProgram) {
+  store_.change("census", [](jobs::Job& job) {
+    job.state = jobs::State::kSucceeded;
+    job.training_input.args = {"--train-steps", "5"};
+    job.training_input.job_dir = "runs/a";
+    job.local.command = {"/bin/census", "--train-steps", "5", "--job-dir", "runs/a"};
+    job.local.notices = {"https://chat.example/secret"};
+  });
+  open(true);
+  const auto again = [&](const std::string& body) {
+    return ask("POST", "/api/jobs/census/resubmit", body);
+  };
+  const HttpResponse answer =
+      again(R"({"args": ["--train-steps", "9", "--seed=1"], "jobDir": "runs/b"})");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const jobs::Job made = store_.read("census_2");
+  EXPECT_THAT(made.local.command,
+              ElementsAre("/bin/census", "--train-steps", "9", "--seed=1", "--job-dir", "runs/b"));
+  EXPECT_EQ(made.training_input.job_dir, "runs/b");
+  EXPECT_EQ(made.local.notices, store_.read("census").local.notices);
+  EXPECT_THAT(ask("GET", "/api/jobs/census").body, ::testing::Not(HasSubstr("secret")));
+  EXPECT_EQ(again(R"({"args": "--x"})").status, 400);
+  EXPECT_EQ(again(R"({"args": [1]})").status, 400);
+  EXPECT_EQ(again(R"({"jobDir": ""})").status, 400);
+  EXPECT_EQ(again("[1]").status, 400);
+}
+
+TEST_F(ConsoleJobsTest, OrdersTheQueueByPriority) {
+  open(true);
+  EXPECT_EQ(ask("POST", "/api/jobs/census/priority", R"({"priority": 5})").status, 400);
+  store_.change("census", [](jobs::Job& job) { job.state = jobs::State::kQueued; });
+  EXPECT_EQ(ask("POST", "/api/jobs/census/priority", R"({"priority": 5})").status, 200);
+  EXPECT_EQ(store_.read("census").training_input.priority, 5);
+  for (const char* body :
+       {R"({"priority": -1})", R"({"priority": 1001})", R"({"priority": "5"})"}) {
+    EXPECT_EQ(ask("POST", "/api/jobs/census/priority", body).status, 400) << body;
+  }
+}
+
+TEST_F(ConsoleJobsTest, VersionsOfModelsAreMovedToStagesWithAReason) {
+  std::filesystem::create_directories(runs_ / "a" / "export" / "final" / "1");
+  testing::write_bytes(runs_ / "a" / "muster.json",
+                       R"({"runs": [{"seed": 3, "metrics": {"loss": 0.5}}], "version": 1})");
+  testing::write_bytes(runs_ / "a" / "export" / "final" / "1" / "saved_model.pb", "m");
+  serving::ModelFolder models(runs_ / "models");
+  models.create_model("census", "");
+  models.create_version("census", "v1", runs_ / "a" / "export" / "final", "");
+  open(true);
+  const json version = data("/api/registry")["models"][0]["versions"][0];
+  EXPECT_EQ(version["stage"], "none");
+  EXPECT_EQ(version["run"], "a");
+  EXPECT_EQ(version["lineage"]["metrics"]["loss"], 0.5);
+  const std::string place = "/api/registry/census/v1/stage";
+  EXPECT_EQ(ask("POST", place, R"({"stage": "production"})").status, 400);
+  EXPECT_EQ(ask("POST", place, R"({"stage": "best", "reason": "x"})").status, 400);
+  EXPECT_EQ(ask("POST", place, R"({"stage": "production", "reason": "best AUC"})").status, 200);
+  EXPECT_EQ(models.version("census", "v1").stage, "production");
+  EXPECT_EQ(
+      ask("POST", "/api/registry/..%2Fx/v1/stage", R"({"stage": "staging", "reason": "x"})").status,
+      400);
+  open(false);
+  EXPECT_EQ(ask("POST", place, R"({"stage": "archived", "reason": "x"})").status, 403);
 }
 
 TEST_F(ConsoleJobsTest, StudiesAreFoundByNameAlone) {

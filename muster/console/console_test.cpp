@@ -103,7 +103,8 @@ TEST_F(ConsoleTest, ListsRunsAndGivesTheirCurves) {
   ASSERT_TRUE(testing::eventually([&] { return data("/api/runs")["runs"][0]["isRead"] == true; }));
   const json run = data("/api/runs")["runs"][0];
   EXPECT_EQ(run["id"], "census");
-  EXPECT_EQ(run["tags"], json::array({"loss"}));
+  EXPECT_EQ(data("/api/runs")["tagSets"][run["tagSet"].get<std::size_t>()]["tags"],
+            json::array({"loss"}));
   const json curve = data("/api/scalars?run=census&tag=loss")["curves"][0];
   EXPECT_EQ(curve["steps"], json::array({1, 2}));
   EXPECT_EQ(curve["values"], json::array({4, 3}));

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <deque>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/json_depth.h"
 #include "muster/base/log.h"
+#include "muster/base/printable.h"
 #include "muster/orchestration/jobs/back_ends.h"
 #include "muster/orchestration/jobs/job_log.h"
 #include "muster/orchestration/jobs/job_text.h"
@@ -29,6 +32,8 @@ constexpr std::size_t kMostLinesAtOnce = 500;
 constexpr std::size_t kMostLineBytes = 4096;
 constexpr std::size_t kMostFollowers = 50;
 constexpr int kMostNames = 1000;
+constexpr std::size_t kMostArguments = 10'000;
+constexpr std::int64_t kMostPriority = 1000;
 
 std::string json_text(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -48,6 +53,7 @@ json summary_json(const Job& job) {
           {"ended", time_json(job.end_time)},
           {"backEnd", job.back_end},
           {"labels", job.labels},
+          {"priority", job.training_input.priority},
           {"kind", job.prediction_input ? "prediction" : "training"},
           {"program", job.training_input.module_name},
           {"error", job.error_message}};
@@ -102,6 +108,63 @@ Job as_submitted(const Job& job, std::string name) {
   again.local.retries = 0;
   again.local.exit_status.reset();
   return again;
+}
+
+json object_of(const std::string& body) {
+  if (body.empty()) return json::object();
+  json object = is_json_deeper_than(kMostJsonFileDepth, body)
+                    ? json()
+                    : json::parse(body, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) throw InvalidArgument("the body must be a JSON object");
+  return object;
+}
+
+std::string text_in(const json& value, const char* name) {
+  if (!value.is_string()) throw InvalidArgument("{} must be texts", name);
+  auto text = value.get<std::string>();
+  if (printable(text) != text) throw InvalidArgument("{} has what is no text", name);
+  return text;
+}
+
+// The words of a command that are the arguments of the program: behind them stands its --job-dir
+// alone, before them whatever starts it.
+void replace_words(std::vector<std::string>& command, const std::vector<std::string>& old_words,
+                   const std::vector<std::string>& words) {
+  const auto found =
+      std::find_end(command.begin(), command.end(), old_words.begin(), old_words.end());
+  if (old_words.empty() || found == command.end()) {
+    throw FailedPrecondition(
+        "the arguments cannot be told apart in the command of this job: submit it by `muster jobs "
+        "submit`");
+  }
+  const auto at = command.erase(found, found + static_cast<std::ptrdiff_t>(old_words.size()));
+  command.insert(at, words.begin(), words.end());
+}
+
+/// Changes that a page wants in a job that it submits again: {"args": [...], "jobDir": "..."}.
+void apply_changes(const json& changes, Job& job) {
+  jobs::TrainingInput& input = job.training_input;
+  std::vector<std::string>& command = job.local.command;
+  if (const auto folder = changes.find("jobDir"); folder != changes.end()) {
+    const std::string path = text_in(*folder, "jobDir");
+    const auto flag = std::ranges::find(command, "--job-dir");
+    if (path.empty() || flag == command.end() || std::next(flag) == command.end() ||
+        *std::next(flag) != input.job_dir) {
+      throw FailedPrecondition("this job has no --job-dir that could be changed");
+    }
+    *std::next(flag) = path;
+    input.job_dir = path;
+  }
+  const auto args = changes.find("args");
+  if (args == changes.end()) return;
+  if (!args->is_array() || args->size() > kMostArguments) {
+    throw InvalidArgument("args must be a list of at most {} texts", kMostArguments);
+  }
+  std::vector<std::string> words;
+  for (const json& word : *args) words.push_back(text_in(word, "args"));
+  if (words == input.args) return;
+  replace_words(command, input.args, words);
+  input.args = std::move(words);
 }
 
 }  // namespace
@@ -255,6 +318,10 @@ serving::HttpResponse JobsApi::show(const std::string& name) const {
   const Job job = store_.read(name);
   json out = summary_json(job);
   out["job"] = json::parse(jobs::to_json(job));
+  // URLs of chats are secrets.
+  if (json& local = out["job"]["local"]; local.contains("notify")) {
+    local["notify"] = fmt::format("{} URLs or commands", local["notify"].size());
+  }
   out["progress"] = progress_json(job, store_.folder_of(name));
   out["canResubmit"] = can_resubmit(job);
   return {.body = json_text(out)};
@@ -295,13 +362,32 @@ serving::HttpResponse JobsApi::cancel(const std::string& name) {
   return {.body = json_text(summary_json(job))};
 }
 
-serving::HttpResponse JobsApi::resubmit(const std::string& name) {
+serving::HttpResponse JobsApi::set_priority(const std::string& name, const ApiRequest& request) {
+  jobs::check_job_name(name);
+  const json body = object_of(request.body);
+  const auto priority = body.find("priority");
+  if (priority == body.end() || !priority->is_number_integer() || *priority < 0 ||
+      *priority > kMostPriority) {
+    throw InvalidArgument("priority must be a whole number from 0 to {}", kMostPriority);
+  }
+  const Job job = store_.change(name, [&](Job& changed) {
+    if (changed.state != jobs::State::kQueued || changed.back_end != jobs::kLocalBackEnd) {
+      throw FailedPrecondition("the job {} waits for no turn on this host", name);
+    }
+    changed.training_input.priority = priority->get<std::int64_t>();
+  });
+  log::info("set the priority of the job {} to {} for a page", name, job.training_input.priority);
+  return {.body = json_text(summary_json(job))};
+}
+
+serving::HttpResponse JobsApi::resubmit(const std::string& name, const ApiRequest& request) {
   jobs::check_job_name(name);
   const Job job = store_.read(name);
   if (!can_resubmit(job)) {
     throw Unimplemented("a job of {} is submitted again by `muster jobs submit`", job.back_end);
   }
   Job again = as_submitted(job, next_name(store_, name));
+  apply_changes(object_of(request.body), again);
   if (!job.local.program_from.empty()) store_.keep_program(again);
   jobs::submit_job(jobs::BackEnds::built_in(), store_, {.job = again}, store_.environment_of(name));
   log::info("submitted the job {} again as {} for a page", name, again.job_id);

@@ -41,7 +41,8 @@ class JobsApi {
   serving::HttpResponse follow_log(const std::string& name, const ApiRequest& request);
   serving::HttpResponse cancel(const std::string& name);
   /// The same job once more, under the next free name.
-  serving::HttpResponse resubmit(const std::string& name);
+  serving::HttpResponse set_priority(const std::string& name, const ApiRequest& request);
+  serving::HttpResponse resubmit(const std::string& name, const ApiRequest& request);
   const jobs::JobStore& store() const { return store_; }
   /// Ends all streams.
   void close();

@@ -52,16 +52,31 @@ bool RunCurves::poll() {
 // Nothing for one that is not kept. Files of one scalar, or of long stretches of it, are common:
 // the last one is found without a search.
 ScalarSeries* RunCurves::series_of(std::string_view tag) {
-  if (last_ != series_.end() && last_->first == tag) return &last_->second;
+  const auto before = last_;
+  const bool has_before = before != series_.end();
+  if (has_before && before->first == tag) return &before->second.points;
+  if (has_before && before->second.has_next && before->second.next->first == tag) {
+    last_ = before->second.next;
+    return &last_->second.points;
+  }
   last_ = series_.find(tag);
-  if (last_ != series_.end()) return &last_->second;
+  const auto follow = [&] {
+    if (!has_before) return;
+    before->second.next = last_;
+    before->second.has_next = true;
+  };
+  if (last_ != series_.end()) {
+    follow();
+    return &last_->second.points;
+  }
   if (series_.size() >= kMostTags || tag.size() > kMostTagBytes) {
     has_too_many_tags_ = true;
     return nullptr;
   }
-  last_ = series_.emplace(tag, ScalarSeries()).first;
+  last_ = series_.emplace(tag, Series()).first;
+  follow();
   most_points_ = std::min(kMostPointsOfOne, kMostPointsOfAll / series_.size());
-  return &last_->second;
+  return &last_->second.points;
 }
 
 void RunCurves::take(File& file, std::string_view record, std::uint64_t offset) {
@@ -175,9 +190,21 @@ std::vector<std::string> RunCurves::tags() const {
   return names;
 }
 
+std::size_t RunCurves::held_points() const {
+  std::size_t held = 0;
+  for (const auto& [name, series] : series_) held += series.points.held();
+  return held;
+}
+
+std::uint64_t RunCurves::read_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const File& file : files_) bytes += file.tail.offset();
+  return bytes;
+}
+
 const ScalarSeries* RunCurves::find(std::string_view tag) const {
   const auto found = series_.find(tag);
-  return found == series_.end() ? nullptr : &found->second;
+  return found == series_.end() ? nullptr : &found->second.points;
 }
 
 }  // namespace muster::console

@@ -37,6 +37,10 @@ class RunCurves {
   std::string problem() const;
 
   std::vector<std::string> tags() const;
+  /// Points that memory is taken for.
+  std::size_t held_points() const;
+  /// Bytes of its files that were read.
+  std::uint64_t read_bytes() const;
   /// Nothing for a tag that it does not have.
   const ScalarSeries* find(std::string_view tag) const;
 
@@ -75,9 +79,16 @@ class RunCurves {
   Path folder_;
   // In the order in which they were begun.
   std::vector<File> files_;
-  std::map<std::string, ScalarSeries, std::less<>> series_;
+  struct Series {
+    ScalarSeries points{};
+    // The one that came after this one the last time: events repeat their scalars in one order.
+    std::map<std::string, Series, std::less<>>::iterator next{};
+    bool has_next = false;
+  };
+  using SeriesByTag = std::map<std::string, Series, std::less<>>;
+  SeriesByTag series_;
   // Where the scalar before stands.
-  std::map<std::string, ScalarSeries, std::less<>>::iterator last_ = series_.end();
+  SeriesByTag::iterator last_ = series_.end();
   MediaIndex media_;
   std::size_t most_points_ = 0;
   bool has_too_many_tags_ = false;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/log.h"
 #include "muster/data/summary/recorded_runs.h"
 
 namespace muster::console {
@@ -18,10 +19,19 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kDeepest = 8;
-constexpr std::size_t kMostRuns = 10'000;
-constexpr std::size_t kMostFolders = 50'000;
+constexpr std::size_t kMostRuns = 20'000;
+constexpr std::size_t kMostFolders = 100'000;
+// Fewer runs are read in no time.
+constexpr std::size_t kFewestIndexed = 100;
+// Points of runs that are kept in memory although they could be read again: 96 MiB.
+constexpr std::size_t kMostHeldPoints = std::size_t{4} << 20;
+// Files of a run that are read again in some hundredths of a second.
+constexpr std::uint64_t kMostCheapBytes = std::uint64_t{8} << 20;
 
-bool is_evaluation(const std::string& name) { return name == "eval" || name.starts_with("eval_"); }
+// Samples of a task ("machine.worker_0") are curves of its run, as evaluations are.
+bool is_evaluation(const std::string& name) {
+  return name == "eval" || name.starts_with("eval_") || name.starts_with("machine.");
+}
 
 bool holds_no_runs(const std::string& name) {
   return name.starts_with('.') || name == "export" || name == "ps_log";
@@ -119,104 +129,139 @@ Curve curve_of(const RunCurves& curves, const std::string& tag,
 }  // namespace
 
 struct RunStore::Run {
-  std::string id{};
-  Path folder{};
+  /// Its event files, read.
+  struct Curves {
+    RunCurves training;
+    std::map<std::string, RunCurves> evaluations{};
+
+    explicit Curves(const Path& folder) : training(folder) {}
+
+    // act(evaluation, curves) of training, "", and of evaluations.
+    template <typename Act>
+    void for_each(const Act& act) const {
+      act(std::string(), training);
+      for (const auto& [name, one] : evaluations) act(name, one);
+    }
+    bool poll() {
+      bool has_changed = training.poll();
+      for (auto& [name, one] : evaluations) has_changed = one.poll() || has_changed;
+      return has_changed;
+    }
+    std::size_t held_points() const {
+      std::size_t held = 0;
+      for_each([&](const std::string&, const RunCurves& one) { held += one.held_points(); });
+      return held;
+    }
+    std::uint64_t read_bytes() const {
+      std::uint64_t bytes = 0;
+      for_each([&](const std::string&, const RunCurves& one) { bytes += one.read_bytes(); });
+      return bytes;
+    }
+  };
+
+  const std::string id;
+  const Path folder;
   std::mutex mutex{};
   // All below are guarded by it.
-  RunCurves training;
-  std::map<std::string, RunCurves> evaluations{};
-  std::string record{};
-  std::string notes_problem{};
-  RunNotes notes{};
-  bool is_read = false;
+  std::vector<std::string> evaluations{};
+  /// Null while they are not in memory.
+  std::unique_ptr<Curves> curves{};
+  /// The files that `shown` tells of.
+  std::vector<SeenFile> files{};
   bool may_have_changed = true;
   // Something was read that read_next() has not told of.
   bool has_news = false;
+  // When its curves were used; RunStore::use_mutex_ guards it. 0: they are not counted.
+  std::uint64_t use = 0;
   // Its summary as of the last read, for lists, which wait for no reader. Has a mutex of its own.
   mutable std::mutex shown_mutex{};
   RunSummary shown{};
 
   Run(std::string name, const Path& path)
-      : id(std::move(name)), folder(path), training(path), shown{.id = id, .folder = path} {}
+      : id(std::move(name)), folder(path), shown{.id = id, .folder = path} {}
 
   RunSummary shown_summary() const {
     const std::lock_guard lock(shown_mutex);
     return shown;
   }
 
-  // Under the mutex.
-  void show() {
-    RunSummary now = summary();
+  void show(RunSummary now) {
     const std::lock_guard lock(shown_mutex);
     shown = std::move(now);
   }
 
-  // Under the mutex: act(evaluation, curves) of training, "", and of evaluations.
-  template <typename Act>
-  void for_each(const Act& act) const {
-    act(std::string(), training);
-    for (const auto& [name, curves] : evaluations) act(name, curves);
-  }
-
-  // Under the mutex.
-  void read() {
-    bool changed = training.poll();
-    for (auto& [name, curves] : evaluations) changed = curves.poll() || changed;
-    std::string last = last_record();
-    RunNotes now = last_notes();
-    has_news = has_news || changed || last != record || now != notes || !is_read;
-    record = std::move(last);
-    notes = std::move(now);
-    is_read = true;
+  // Under the mutex: what is new; nothing is read where files are those that `shown` tells of.
+  // Returns whether they were others.
+  bool read(RunTagSets& sets) {
+    std::vector<SeenFile> now = files_of(folder, evaluations);
     may_have_changed = false;
-    show();
+    if (!curves && shown_summary().is_read && now == files) return false;
+    const bool had_others = now != files;
+    load(sets);
+    files = std::move(now);
+    return had_others;
   }
 
-  // Under the mutex.
-  std::string last_record() {
-    notes_problem.clear();
-    try {
-      auto records = recorded_runs(folder);
-      return records.empty() ? std::string() : std::move(records.back());
-    } catch (const Error& error) {
-      notes_problem = error.what();
-      return {};
+  // Under the mutex: with its curves in memory.
+  void load(RunTagSets& sets) {
+    if (!curves) curves = std::make_unique<Curves>(folder);
+    for (const std::string& name : evaluations) {
+      curves->evaluations.try_emplace(name, folder / name);
     }
+    curves->poll();
+    const RunSummary before = shown_summary();
+    RunSummary now = summary(sets);
+    has_news = has_news || !before.is_read || now.points != before.points ||
+               now.record != before.record || now.notes != before.notes ||
+               now.has_media != before.has_media || now.problem != before.problem ||
+               now.last_time != before.last_time;
+    show(std::move(now));
   }
 
-  // Under the mutex.
-  RunNotes last_notes() {
-    try {
-      return read_run_notes(folder);
-    } catch (const Error& error) {
-      if (notes_problem.empty()) notes_problem = error.what();
-      return {};
-    }
+  // Under the mutex: the curves as they are now.
+  const Curves& up_to_date(RunTagSets& sets) {
+    if (may_have_changed) read(sets);
+    if (!curves) load(sets);
+    return *curves;
   }
 
-  // Under the mutex.
-  RunSummary summary() const {
+  // Under the mutex, with curves.
+  RunSummary summary(RunTagSets& sets) const {
+    const RunCurves& training = curves->training;
     RunSummary out{.id = id,
                    .folder = folder,
-                   .record = record,
-                   .is_read = is_read,
+                   .is_read = true,
                    .points = training.count(),
                    .last_step = training.last_step(),
                    .first_time = training.first_time(),
                    .last_time = training.last_time(),
-                   .tags = training.tags(),
                    .has_media = training.media().count() > 0,
-                   .notes = notes,
                    .problem = training.problem()};
-    if (out.problem.empty()) out.problem = notes_problem;
-    for (const auto& [name, curves] : evaluations) {
-      out.evaluations[name] = curves.tags();
-      out.points += curves.count();
-      out.has_media = out.has_media || curves.media().count() > 0;
-      if (out.problem.empty()) out.problem = curves.problem();
-      out.last_step = std::max(out.last_step, curves.last_step());
+    RunTags tags{.training = training.tags()};
+    for (const auto& [name, one] : curves->evaluations) {
+      tags.evaluations[name] = one.tags();
+      out.points += one.count();
+      out.has_media = out.has_media || one.media().count() > 0;
+      if (out.problem.empty()) out.problem = one.problem();
+      out.last_step = std::max(out.last_step, one.last_step());
     }
+    out.tags = sets.shared(std::move(tags));
+    read_notes(out);
     return out;
+  }
+
+  void read_notes(RunSummary& out) const {
+    try {
+      const auto records = recorded_runs(folder);
+      if (!records.empty()) out.record = listed_fields(records.back());
+    } catch (const Error& error) {
+      if (out.problem.empty()) out.problem = error.what();
+    }
+    try {
+      out.notes = read_run_notes(folder);
+    } catch (const Error& error) {
+      if (out.problem.empty()) out.problem = error.what();
+    }
   }
 };
 
@@ -226,6 +271,7 @@ RunStore::RunStore(const std::vector<Path>& log_folders) {
     if (std::ranges::find(roots_, root) == roots_.end()) roots_.push_back(root);
   }
   labels_ = labels_of(roots_);
+  for (const Path& root : roots_) indices_.push_back(read_run_index(root, tag_sets_));
   for (const Path& root : roots_) visit(root, 0);
 }
 
@@ -250,6 +296,24 @@ bool RunStore::forget(const Path& folder) {
              runs_, [&](const auto& entry) { return is_inside(entry.second->folder, folder); }) > 0;
 }
 
+// Under the mutex. What the index has of it is shown until its files have been looked at.
+RunStore::SharedRun RunStore::new_run(const Path& folder) {
+  auto run = std::make_shared<Run>(id_of(folder), folder);
+  for (std::size_t i = 0; i < roots_.size(); ++i) {
+    if (!is_inside(folder, roots_[i])) continue;
+    const auto found = indices_[i].find(folder.lexically_relative(roots_[i]).string());
+    if (found == indices_[i].end()) break;
+    run->shown = std::move(found->second.summary);
+    run->shown.id = run->id;
+    run->shown.folder = folder;
+    run->shown.is_read = true;
+    run->files = std::move(found->second.files);
+    indices_[i].erase(found);
+    break;
+  }
+  return run;
+}
+
 bool RunStore::note_run(const Path& folder, const std::vector<std::string>& evaluations) {
   SharedRun run;
   bool is_new = false;
@@ -257,12 +321,14 @@ bool RunStore::note_run(const Path& folder, const std::vector<std::string>& eval
     const std::lock_guard lock(mutex_);
     auto& place = runs_[id_of(folder)];
     is_new = place == nullptr;
-    if (is_new) place = std::make_shared<Run>(id_of(folder), folder);
+    if (is_new) place = new_run(folder);
     run = place;
   }
   const std::lock_guard lock(run->mutex);
+  // One that has gone is a curve that was: what was read of it stays.
   for (const std::string& name : evaluations) {
-    run->evaluations.try_emplace(name, folder / name);
+    const auto at = std::ranges::lower_bound(run->evaluations, name);
+    if (at == run->evaluations.end() || *at != name) run->evaluations.insert(at, name);
   }
   run->may_have_changed = true;
   return is_new;
@@ -343,14 +409,99 @@ std::optional<RunStore::ReadRun> RunStore::read_next() {
     while (!to_read_.empty()) {
       const SharedRun run = std::move(to_read_.back());
       to_read_.pop_back();
-      const std::lock_guard lock(run->mutex);
-      if (!run->may_have_changed && !run->has_news) continue;
-      if (run->may_have_changed) run->read();
-      return ReadRun{.id = run->id, .has_changed = std::exchange(run->has_news, false)};
+      ReadRun read{.id = run->id};
+      std::optional<Held> held;
+      {
+        const std::lock_guard lock(run->mutex);
+        if (!run->may_have_changed && !run->has_news) continue;
+        if (run->may_have_changed && run->read(tag_sets_)) has_unsaved_ = true;
+        read.has_changed = std::exchange(run->has_news, false);
+        held = held_of(*run);
+      }
+      note_use(run, held);
+      return read;
     }
     if (std::exchange(has_looked, true)) return std::nullopt;
     to_read_ = runs();
     std::ranges::reverse(to_read_);
+  }
+}
+
+std::optional<RunStore::Held> RunStore::held_of(const Run& run) {
+  if (!run.curves) return std::nullopt;
+  return Held{.points = run.curves->held_points(),
+              .is_cheap = run.curves->read_bytes() <= kMostCheapBytes};
+}
+
+// Curves that are read again in no time are given up where there are too many of them, those that
+// were used least recently first.
+void RunStore::note_use(const SharedRun& run, const std::optional<Held>& held) {
+  if (!held) return;
+  const std::lock_guard lock(use_mutex_);
+  if (const auto before = used_.find(run->use); before != used_.end()) {
+    held_points_ -= before->second.points;
+    used_.erase(before);
+  }
+  run->use = 0;
+  if (!held->is_cheap) return;
+  run->use = ++last_use_;
+  used_[run->use] = {.run = run, .points = held->points};
+  held_points_ += held->points;
+  for (auto use = used_.begin(); held_points_ > kMostHeldPoints && use != used_.end();) {
+    const SharedRun other = use->second.run.lock();
+    // The others' mutexes are only tried: those who have them may wait for this one.
+    const std::unique_lock free = other == nullptr
+                                      ? std::unique_lock<std::mutex>()
+                                      : std::unique_lock(other->mutex, std::try_to_lock);
+    if (other == run || (other != nullptr && !free)) {
+      ++use;
+      continue;
+    }
+    if (other != nullptr) {
+      other->curves.reset();
+      other->use = 0;
+    }
+    held_points_ -= use->second.points;
+    use = used_.erase(use);
+  }
+}
+
+std::size_t RunStore::held_points() const {
+  const std::lock_guard lock(use_mutex_);
+  return held_points_;
+}
+
+template <typename Act>
+void RunStore::with_curves(const SharedRun& run, const Act& act) {
+  std::optional<Held> held;
+  {
+    const std::lock_guard lock(run->mutex);
+    run->up_to_date(tag_sets_).for_each(act);
+    held = held_of(*run);
+  }
+  note_use(run, held);
+}
+
+void RunStore::save_index() {
+  if (!has_unsaved_.exchange(false)) return;
+  std::vector<Index> indices(roots_.size());
+  for (const SharedRun& run : runs()) {
+    const auto root =
+        std::ranges::find_if(roots_, [&](const Path& one) { return is_inside(run->folder, one); });
+    const std::lock_guard lock(run->mutex);
+    if (!run->shown_summary().is_read || run->files.empty()) continue;
+    indices[static_cast<std::size_t>(root - roots_.begin())].emplace(
+        run->folder.lexically_relative(*root).string(),
+        IndexedRun{.summary = run->shown_summary(), .files = run->files});
+  }
+  for (std::size_t i = 0; i < roots_.size(); ++i) {
+    if (indices[i].size() < kFewestIndexed) continue;
+    try {
+      write_run_index(roots_[i], indices[i]);
+    } catch (const Error& error) {
+      log::info("no index is kept beside the runs, which are read anew the next time: {}",
+                error.what());
+    }
   }
 }
 
@@ -374,9 +525,7 @@ std::vector<Curve> RunStore::curves(const std::vector<WantedRun>& wanted, const 
       out.back().run = one.id;
       out.back().evaluation = evaluation;
     };
-    const std::lock_guard lock(run->mutex);
-    if (run->may_have_changed) run->read();
-    run->for_each(add);
+    with_curves(run, add);
   }
   return out;
 }
@@ -384,9 +533,7 @@ std::vector<Curve> RunStore::curves(const std::vector<WantedRun>& wanted, const 
 std::vector<ScalarSummary> RunStore::scalars(const std::string& id) {
   const SharedRun run = get(id);
   std::vector<ScalarSummary> out;
-  const std::lock_guard lock(run->mutex);
-  if (run->may_have_changed) run->read();
-  run->for_each([&](const std::string& evaluation, const RunCurves& curves) {
+  with_curves(run, [&](const std::string& evaluation, const RunCurves& curves) {
     for (const std::string& tag : curves.tags()) {
       const ScalarSeries& series = *curves.find(tag);
       ScalarSummary one{.evaluation = evaluation, .tag = tag, .count = series.count()};
@@ -404,18 +551,25 @@ std::vector<ScalarSummary> RunStore::scalars(const std::string& id) {
   return out;
 }
 
-RunSummary RunStore::summary(const std::string& id) const {
+RunSummary RunStore::summary(const std::string& id) const { return get(id)->shown_summary(); }
+
+std::string RunStore::record(const std::string& id) const {
   const SharedRun run = get(id);
-  const std::lock_guard lock(run->mutex);
-  return run->summary();
+  try {
+    auto records = recorded_runs(run->folder);
+    return records.empty() ? std::string() : std::move(records.back());
+  } catch (const Error&) {
+    return {};  // The summary has what is wrong.
+  }
 }
 
 void RunStore::set_notes(const std::string& id, const RunNotes& notes) {
   const SharedRun run = get(id);
   const std::lock_guard lock(run->mutex);
   write_run_notes(run->folder, notes);
-  run->notes = notes;
-  run->show();
+  RunSummary now = run->shown_summary();
+  now.notes = notes;
+  run->show(std::move(now));
 }
 
 std::vector<RunMedia> RunStore::media(const std::vector<WantedRun>& wanted) {
@@ -423,9 +577,7 @@ std::vector<RunMedia> RunStore::media(const std::vector<WantedRun>& wanted) {
   for (const WantedRun& one : wanted) {
     const SharedRun run = find(one.id);
     if (run == nullptr) continue;
-    const std::lock_guard lock(run->mutex);
-    if (run->may_have_changed) run->read();
-    run->for_each([&](const std::string& evaluation, const RunCurves& curves) {
+    with_curves(run, [&](const std::string& evaluation, const RunCurves& curves) {
       for (const auto& [key, places] : curves.media().places()) {
         out.push_back({.run = one.id, .evaluation = evaluation, .key = key, .places = places});
       }
@@ -438,9 +590,8 @@ MediaItem RunStore::media_item(const std::string& id, const std::string& evaluat
                                const MediaIndex::Key& key, std::int64_t step) {
   const SharedRun run = find(id);
   if (run == nullptr) throw NotFound("there is no such run");
-  const std::lock_guard lock(run->mutex);
   std::optional<MediaItem> item;
-  run->for_each([&](const std::string& name, const RunCurves& curves) {
+  with_curves(run, [&](const std::string& name, const RunCurves& curves) {
     const auto found = curves.media().places().find(key);
     if (name != evaluation || found == curves.media().places().end()) return;
     const auto place = std::ranges::find(found->second, step, &MediaPlace::step);

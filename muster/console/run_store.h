@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,31 +13,11 @@
 
 #include "muster/base/file_system.h"
 #include "muster/console/run_curves.h"
+#include "muster/console/run_index.h"
 #include "muster/console/run_notes.h"
+#include "muster/console/run_summary.h"
 
 namespace muster::console {
-
-/// A run as pages list it.
-struct RunSummary {
-  /// Its folder below the one that was given, with the name of that before it if several were.
-  std::string id{};
-  Path folder{};
-  /// As muster.json has it of the last run, a JSON object; empty if there is none.
-  std::string record{};
-  /// Whether its event files have been read: what follows is known then.
-  bool is_read = false;
-  std::uint64_t points = 0;
-  std::int64_t last_step = 0;
-  double first_time = 0;
-  double last_time = 0;
-  std::vector<std::string> tags{};
-  /// Tags of its evaluations, by name: "eval", "eval_census".
-  std::map<std::string, std::vector<std::string>> evaluations{};
-  /// Whether there are images, histograms, texts or graphs.
-  bool has_media = false;
-  RunNotes notes{};
-  std::string problem{};
-};
 
 /// A scalar of a run, and where it was smallest and largest.
 struct ScalarSummary {
@@ -116,6 +98,14 @@ class RunStore {
   std::vector<ScalarSummary> scalars(const std::string& id);
   /// The run as it is known now. Throws NotFound.
   RunSummary summary(const std::string& id) const;
+  /// All of its last record in muster.json, a JSON object; empty if there is none or it is damaged.
+  /// Throws NotFound.
+  std::string record(const std::string& id) const;
+  /// Keeps what is known of the runs beside them (run_index.h), where that has changed and there
+  /// are so many that reading them takes a while. A folder that may not be written is passed over.
+  void save_index();
+  /// Points of curves that are in memory.
+  std::size_t held_points() const;
   /// Keeps notes beside a run. Throws NotFound.
   void set_notes(const std::string& id, const RunNotes& notes);
   /// Data of runs other than scalars. Runs that are not known are missing.
@@ -129,6 +119,7 @@ class RunStore {
  private:
   struct Run;
   using SharedRun = std::shared_ptr<Run>;
+  using Index = std::map<std::string, IndexedRun>;
 
   bool is_ours(const Path& folder) const;
   bool visit(const Path& folder, int depth);
@@ -137,6 +128,21 @@ class RunStore {
   std::vector<SharedRun> runs() const;
   SharedRun find(const std::string& id) const;
   SharedRun get(const std::string& id) const;
+  SharedRun new_run(const Path& folder);
+  // Curves of a run that are in memory.
+  struct Held {
+    std::size_t points = 0;
+    bool is_cheap = false;
+  };
+  struct Use {
+    std::weak_ptr<Run> run{};
+    std::size_t points = 0;
+  };
+  static std::optional<Held> held_of(const Run& run);
+  void note_use(const SharedRun& run, const std::optional<Held>& held);
+  // act(evaluation, curves) of training, "", and of evaluations, as they are now.
+  template <typename Act>
+  void with_curves(const SharedRun& run, const Act& act);
 
   std::vector<Path> roots_;
   std::vector<std::string> labels_;
@@ -146,6 +152,16 @@ class RunStore {
   std::mutex reading_mutex_;
   // Runs that read_next() has still to look at, the next one last.
   std::vector<SharedRun> to_read_;
+  RunTagSets tag_sets_;
+  // Indices of the roots, in their order; runs that are found take their entries out.
+  std::vector<Index> indices_;
+  std::atomic<bool> has_unsaved_{false};
+
+  mutable std::mutex use_mutex_;
+  // All below are guarded by it: runs whose curves are in memory, by when they were used last.
+  std::map<std::uint64_t, Use> used_;
+  std::uint64_t last_use_ = 0;
+  std::size_t held_points_ = 0;
 };
 
 }  // namespace muster::console

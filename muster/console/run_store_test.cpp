@@ -43,13 +43,85 @@ TEST(RunStore, FindsRunsAndTheirEvaluations) {
   EXPECT_TRUE(run.is_read);
   EXPECT_EQ(run.points, 3U);
   EXPECT_EQ(run.last_step, 2);
-  EXPECT_THAT(run.tags, ElementsAre("loss"));
-  EXPECT_THAT(run.evaluations.at("eval_test"), ElementsAre("loss"));
+  EXPECT_THAT(run.tags->training, ElementsAre("loss"));
+  EXPECT_THAT(run.tags->evaluations.at("eval_test"), ElementsAre("loss"));
   const auto curves = store.curves({{"census"}}, "loss", 100);
   ASSERT_THAT(curves, SizeIs(2));
   EXPECT_THAT(curves[0].points, ElementsAre(Point{1, 101, 4}, Point{2, 102, 3}));
   EXPECT_EQ(curves[1].evaluation, "eval_test");
   EXPECT_THAT(curves[1].points, ElementsAre(Point{2, 102, 5}));
+}
+
+TEST(RunStore, SamplesOfTasksAreCurvesOfTheirRun) {
+  const testing::TempDir folder;
+  write_scalars(folder / "census" / kEvents, "loss", {{1, 4.0F}});
+  write_scalars(folder / "census" / "machine.worker_0" / kEvents, "machine/processors",
+                {{1, 2.0F}});
+  write_scalars(folder / "machine_learning" / kEvents, "loss", {{1, 4.0F}});
+  RunStore store({folder.path()});
+  EXPECT_THAT(ids_of(store), ElementsAre("census", "machine_learning"));
+  const auto curves = store.curves({{"census"}}, "machine/processors", 100);
+  ASSERT_THAT(curves, SizeIs(1));
+  EXPECT_EQ(curves[0].evaluation, "machine.worker_0");
+}
+
+// As many as are worth an index, each with a point of its own.
+void write_many_runs(const Path& folder) {
+  for (int i = 0; i < 100; ++i) {
+    write_scalars(folder / std::to_string(i) / kEvents, "loss", {{i + 1, 0.5F}});
+  }
+}
+
+TEST(RunStore, KnowsRunsOfItsIndexBeforeTheirFilesAreRead) {
+  const testing::TempDir folder;
+  write_many_runs(folder.path());
+  write_run_notes(folder / "7", {.name = "seven"});
+  {
+    RunStore store({folder.path()});
+    read_all(store);
+    store.save_index();
+  }
+  write_scalars(folder / "8" / kEvents, "loss", {{1, 0.5F}, {90, 0.25F}});
+  write_scalars(folder / "9" / "eval" / kEvents, "accuracy", {{3, 0.5F}});
+  std::filesystem::remove_all(folder / "99");
+  RunStore store({folder.path()});
+  const auto run_of = [&](const std::string& id) { return store.summary(id); };
+  EXPECT_EQ(ids_of(store).size(), 99U);
+  EXPECT_TRUE(run_of("7").is_read);
+  EXPECT_EQ(run_of("7").notes.name, "seven");
+  EXPECT_EQ(run_of("7").last_step, 8);
+  EXPECT_EQ(run_of("7").tags, run_of("6").tags);
+  std::vector<std::string> changed;
+  while (const auto read = store.read_next()) {
+    if (read->has_changed) changed.push_back(read->id);
+  }
+  EXPECT_THAT(changed, ElementsAre("8", "9"));
+  EXPECT_EQ(run_of("8").last_step, 90);
+  EXPECT_EQ(store.curves({{"7"}}, "loss", 10).at(0).points.at(0).step, 8);
+  EXPECT_EQ(store.curves({{"9"}}, "accuracy", 10).at(0).evaluation, "eval");
+}
+
+TEST(RunStore, ReadsRunsAnewThatADamagedIndexDoesNotTellOf) {
+  const testing::TempDir folder;
+  write_many_runs(folder.path());
+  {
+    RunStore store({folder.path()});
+    read_all(store);
+    store.save_index();
+  }
+  const auto file = folder / kRunIndexFile;
+  const std::string whole = testing::read_bytes(file);
+  for (const std::string& bytes :
+       {whole.substr(0, whole.size() / 2), std::string("{}\n"), std::string(100'000, '['),
+        std::string("{\"version\":2,\"tagSets\":[]}\n"), std::string()}) {
+    testing::write_bytes(file, bytes);
+    RunStore store({folder.path()});
+    read_all(store);
+    for (const RunSummary& run : store.list()) {
+      EXPECT_EQ(run.last_step, std::stoi(run.id) + 1);
+      EXPECT_EQ(run.points, 1U);
+    }
+  }
 }
 
 // A run of more points than are kept, in two files; the second was resumed from step 60,000.
@@ -174,7 +246,7 @@ TEST(RunStore, MemoryDoesNotGrowWithTheTagsOfAHostileFile) {
   writer.close();
   RunStore store({folder.path()});
   read_all(store);
-  EXPECT_LE(store.list()[0].tags.size(), 2000U);
+  EXPECT_LE(store.list()[0].tags->training.size(), 2000U);
   EXPECT_THAT(store.list()[0].problem, HasSubstr("tags"));
 }
 

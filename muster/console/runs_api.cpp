@@ -27,34 +27,33 @@ constexpr std::size_t kUsualPoints = 1'000;
 constexpr std::size_t kMostRunsAtOnce = 200;
 // Pages are told in between while much is being read.
 constexpr std::chrono::milliseconds kTellEvery{300};
+// Writing what is known of thousands of runs takes some tenths of a second.
+constexpr std::chrono::minutes kSaveEvery{5};
+// Reading so many is worth a line in the log.
+constexpr std::size_t kManyRuns = 100;
 
 std::string text_of(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 json json_of(const RunSummary& run) {
-  json out{{"id", run.id},
-           {"isRead", run.is_read},
-           {"points", run.points},
-           {"step", run.last_step},
-           {"firstTime", run.first_time},
-           {"lastTime", run.last_time},
-           {"tags", run.tags},
-           {"evaluations", run.evaluations},
-           {"problem", run.problem},
-           {"hasMedia", run.has_media}};
+  json out{{"id", run.id},           {"isRead", run.is_read},       {"points", run.points},
+           {"step", run.last_step},  {"firstTime", run.first_time}, {"lastTime", run.last_time},
+           {"problem", run.problem}, {"hasMedia", run.has_media}};
   if (run.notes != RunNotes{}) out["notes"] = json::parse(to_json(run.notes));
-  const json record = json::parse(run.record, nullptr, /*allow_exceptions=*/false);
-  if (!record.is_object()) return out;
-  // Fields that a table shows; all of them are those of one run.
-  for (const char* key :
-       {"began_ns", "ended", "ended_ns", "global_step", "hparams", "metrics", "seed"}) {
-    if (record.contains(key)) out["record"][key] = record[key];
-  }
-  if (const auto git = record.find("git"); git != record.end() && git->is_object()) {
-    out["record"]["commit"] = git->value("commit", json());
-  }
   return out;
+}
+
+// A value of every record of thousands of runs would take longer than all else.
+void append_run(const json& run, const std::string& record, std::string& out) {
+  out += text_of(run);
+  if (record.empty()) return;
+  out.back() = ',';
+  out += "\"record\":" + record + "}";
+}
+
+json tags_json(const RunTags& tags) {
+  return {{"tags", tags.training}, {"evaluations", tags.evaluations}};
 }
 
 json point_json(const Point& point) {
@@ -202,10 +201,18 @@ RunsApi::RunsApi(std::vector<Path> log_folders, LiveUpdates& updates)
 RunsApi::~RunsApi() {
   watch_.reset();
   reader_ = {};
+  store_.save_index();
 }
 
 void RunsApi::look(const std::stop_token& stop) {
-  read_all(stop);
+  const auto began = Clock::now();
+  const std::size_t count = read_all(stop);
+  if (count >= kManyRuns) {
+    log::info("read the event files of {} runs seconds={:.1f}", count,
+              std::chrono::duration<double>(Clock::now() - began).count());
+  }
+  auto saved = Clock::now();
+  store_.save_index();
   while (!stop.stop_requested()) {
     std::set<Path> folders;
     {
@@ -215,6 +222,9 @@ void RunsApi::look(const std::stop_token& stop) {
     }
     look_at(folders);
     read_all(stop);
+    if (Clock::now() - saved < kSaveEvery) continue;
+    store_.save_index();
+    saved = Clock::now();
   }
 }
 
@@ -227,7 +237,8 @@ void RunsApi::look_at(const std::set<Path>& folders) {
   if (std::ranges::any_of(folders, is_of_study)) updates_.publish("studies", "{}");
 }
 
-void RunsApi::read_all(const std::stop_token& stop) {
+std::size_t RunsApi::read_all(const std::stop_token& stop) {
+  std::size_t count = 0;
   std::set<std::string> news;
   auto told = Clock::now();
   const auto tell = [&] {
@@ -240,21 +251,32 @@ void RunsApi::read_all(const std::stop_token& stop) {
     const auto read = store_.read_next();
     if (!read) break;
     if (read->has_changed) news.insert(read->id);
+    count += read->has_changed ? 1 : 0;
     if (Clock::now() - told >= kTellEvery) tell();
   }
   tell();
+  return count;
 }
 
 serving::HttpResponse RunsApi::list() {
-  json list = json::array();
+  std::string body = "{\"runs\":[";
   StudiesOfRuns studies(store_);
-  for (const RunSummary& run : store_.list()) {
-    list.push_back(json_of(run));
+  // Thousands of runs have the same tags: each list of them is told once.
+  json sets = json::array();
+  std::map<const RunTags*, std::size_t> places;
+  const std::vector<RunSummary> runs = store_.list();
+  for (const RunSummary& run : runs) {
+    const auto [place, is_new] = places.emplace(run.tags.get(), sets.size());
+    if (is_new) sets.push_back(tags_json(*run.tags));
+    json one = json_of(run);
+    one["tagSet"] = place->second;
     if (const std::string& study = studies.study_of(run.folder); !study.empty()) {
-      list.back()["study"] = study;
+      one["study"] = study;
     }
+    if (body.back() == '}') body += ',';
+    append_run(one, run.record, body);
   }
-  return {.body = text_of(json{{"runs", std::move(list)}})};
+  return {.body = body + "],\"tagSets\":" + text_of(sets) + "}"};
 }
 
 serving::HttpResponse RunsApi::show(const ApiRequest& request) {
@@ -270,10 +292,11 @@ serving::HttpResponse RunsApi::show(const ApiRequest& request) {
   }
   const RunSummary run = store_.summary(id);
   json out = json_of(run);
+  out.update(tags_json(*run.tags));
   if (const std::string study = StudiesOfRuns(store_).study_of(run.folder); !study.empty()) {
     out["study"] = study;
   }
-  const json record = json::parse(run.record, nullptr, /*allow_exceptions=*/false);
+  const json record = json::parse(store_.record(id), nullptr, /*allow_exceptions=*/false);
   out["record"] = record.is_object() ? record : json::object();
   out["scalars"] = std::move(scalars);
   out["folder"] = run.folder.string();

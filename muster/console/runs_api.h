@@ -15,7 +15,8 @@
 namespace muster::console {
 
 /// Requests of pages about runs:
-///   GET runs          all of them, trials with the id of their study
+///   GET runs          all of them, trials with the id of their study, and the lists of tags that
+///                     they have, `tagSet` of a run being a place in `tagSets`
 ///   GET run           ?id=ID: its whole record, its scalars with their extremes, its files
 ///   POST run/notes    ?id=ID: notes that are kept beside it
 ///   GET scalars       ?run=ID&run=ID&tag=TAG&points=N: curves, as drawn; with from=X&to=X once per
@@ -44,7 +45,8 @@ class RunsApi {
  private:
   void look(const std::stop_token& stop);
   void look_at(const std::set<Path>& folders);
-  void read_all(const std::stop_token& stop);
+  /// How many runs had changed.
+  std::size_t read_all(const std::stop_token& stop);
 
   LiveUpdates& updates_;
   RunStore store_;

@@ -36,6 +36,8 @@ class ScalarSeries {
   /// How many were added and not given up.
   std::uint64_t count() const { return count_; }
   const Point& last() const { return last_; }
+  /// Points that memory is taken for.
+  std::size_t held() const { return kept_.capacity(); }
   /// All points of a short series, else those that stayed; the last one is always there.
   std::vector<Point> points() const;
   /// Whether points() are all.

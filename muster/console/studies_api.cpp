@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/orchestration/tuning/contour.h"
+#include "muster/orchestration/tuning/goals.h"
 #include "muster/orchestration/tuning/importance.h"
 #include "muster/orchestration/tuning/ranking.h"
 #include "muster/orchestration/tuning/study.h"
@@ -68,6 +70,37 @@ void add_importances(const tuning::Study& study, json& parameters) {
   }
 }
 
+/// The goals of a study that has several, and which trials no other is better than.
+class Front {
+ public:
+  Front(const tuning::Study& study, json& out) : spec_(study.spec) {
+    if (!tuning::has_several_goals(spec_)) return;
+    for (const tuning::Trial* trial : tuning::pareto_front(spec_, study.trials)) {
+      ids_.insert(trial->id);
+    }
+    out["goals"] = {
+        {{"metric", spec_.metric_tag}, {"isMaximized", spec_.goal == tuning::Goal::kMaximize}}};
+    for (const tuning::MetricGoal& goal : spec_.other_goals) {
+      out["goals"].push_back(
+          {{"metric", goal.tag}, {"isMaximized", goal.goal == tuning::Goal::kMaximize}});
+    }
+  }
+
+  void add_to(const tuning::Trial& trial, json& out) const {
+    if (!tuning::has_several_goals(spec_)) return;
+    out["isOnFront"] = ids_.contains(trial.id);
+    out["goals"] = json::array({trial.final_metric ? json(trial.final_metric->value) : json()});
+    for (const tuning::MetricGoal& goal : spec_.other_goals) {
+      const auto value = tuning::metric_value(spec_, trial, goal.tag);
+      out["goals"].push_back(value ? json(*value) : json());
+    }
+  }
+
+ private:
+  const tuning::HyperparameterSpec& spec_;
+  std::set<std::int64_t> ids_;
+};
+
 }  // namespace
 
 std::vector<StudiesApi::Place> StudiesApi::studies() const {
@@ -91,20 +124,44 @@ serving::HttpResponse StudiesApi::list() const {
   return {.body = dumped_study(json{{"studies", std::move(list)}})};
 }
 
-serving::HttpResponse StudiesApi::show(const std::string& id) const {
-  const auto all = studies();
+StudiesApi::Place StudiesApi::find(const std::string& id) const {
+  auto all = studies();
   const auto found = std::ranges::find(all, id, &Place::id);
   if (found == all.end()) throw NotFound("there is no such study");
-  const tuning::Study study = tuning::read_study(found->folder);
+  return std::move(*found);
+}
+
+serving::HttpResponse StudiesApi::contour(const ApiRequest& request) const {
+  const Place place = find(request.first("id").value_or(""));
+  const auto found =
+      tuning::contour(tuning::read_study(place.folder), request.first("x").value_or(""),
+                      request.first("y").value_or(""));
+  if (!found) return {.body = "{}"};
+  json trials = json::array();
+  for (const tuning::Contour::Place& one : found->trials) {
+    trials.push_back({{"id", one.trial}, {"x", one.x}, {"y", one.y}, {"value", one.value}});
+  }
+  return {.body = dumped_study(json{{"x", found->x.values},
+                                    {"y", found->y.values},
+                                    {"means", found->means},
+                                    {"deviations", found->deviations},
+                                    {"trials", std::move(trials)}})};
+}
+
+serving::HttpResponse StudiesApi::show(const std::string& id) const {
+  const Place found = find(id);
+  const tuning::Study study = tuning::read_study(found.folder);
   json out = summary_of(study);
   out["id"] = id;
   add_importances(study, out["parameters"]);
   out["trials"] = json::array();
+  const Front front(study, out);
   for (const tuning::Trial* trial : tuning::ranked(study)) {
     json one = json::parse(tuning::to_json(*trial));
     one["rank"] = out["trials"].size() + 1;
-    one["run"] = found->runs + std::to_string(trial->id);
+    one["run"] = found.runs + std::to_string(trial->id);
     if (const auto budget = tuning::budget_of(*trial); budget > 0) one["budget"] = budget;
+    front.add_to(*trial, one);
     out["trials"].push_back(std::move(one));
   }
   return {.body = dumped_study(out)};

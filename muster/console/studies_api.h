@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "muster/base/file_system.h"
+#include "muster/console/api_request.h"
 #include "muster/serving/http/http_message.h"
 
 namespace muster::console {
@@ -12,6 +13,7 @@ namespace muster::console {
 /// Requests of pages about studies:
 ///   GET studies            all below the folders with runs
 ///   GET study ?id=ID       one, with its trials
+///   GET study.contour ?id=ID&x=NAME&y=NAME    the metric over two parameters, as a model has it
 /// A study is looked up among those that were found: an id never becomes a path.
 class StudiesApi {
  public:
@@ -28,9 +30,12 @@ class StudiesApi {
   serving::HttpResponse list() const;
   /// Throws NotFound.
   serving::HttpResponse show(const std::string& id) const;
+  /// Throws NotFound, InvalidArgument.
+  serving::HttpResponse contour(const ApiRequest& request) const;
 
  private:
   std::vector<Place> studies() const;
+  Place find(const std::string& id) const;
 
   Places places_;
 };

@@ -10,7 +10,7 @@ const kPages = [
   {path: '/jobs', label: 'Jobs', component: 'jobs-page', has: (session) => session.hasJobs},
   {path: '/cluster', label: 'Cluster', component: 'cluster-page', has: (session) => session.hasJobs},
   {path: '/studies', label: 'Studies', component: 'studies-page', has: () => true},
-  {path: '/models', label: 'Models', component: 'models-page', has: (session) => session.hasModels},
+  {path: '/models', label: 'Models', component: 'models-page', has: (session) => session.hasModels || session.hasRegistry},
   {path: '/try', label: 'Try it', component: 'try-page', has: (session) => session.hasModels},
 ];
 

@@ -3,7 +3,7 @@ import {get} from './api.js';
 import {element} from './dom.js';
 import {number} from './format.js';
 import {factsOf} from './run-facts.js';
-import {addressOf, labelOf} from './run-label.js';
+import {addressOf, isOfMachine, labelOf} from './run-label.js';
 
 const kFewest = 2;
 const kMost = 5;
@@ -85,7 +85,7 @@ function mergedFacts(details) {
 
 /** The last values of all scalars that at least two runs have. */
 function mergedMetrics(details) {
-  const maps = details.map((run) => new Map(run.scalars.map((one) =>
+  const maps = details.map((run) => new Map(run.scalars.filter((one) => !isOfMachine(one)).map((one) =>
     [one.evaluation ? `${one.evaluation}: ${one.tag}` : one.tag, one.last.value])));
   const names = [...new Set(maps.flatMap((map) => [...map.keys()]))].sort();
   return names.map((name) => ({name, values: maps.map((map) => map.get(name) ?? null)}))

@@ -58,6 +58,8 @@ class JobsPage extends ConsolePage {
     const text = (job) => `${job.name} ${job.state} ${Object.entries(job.labels).flat().join(' ')}`.toLowerCase();
     const rows = this.#jobs.filter((job) => words.every((word) => text(job).includes(word)))
       .map((job) => ({...job, key: job.name}));
+    const places = placesOf(this.#jobs);
+    rows.forEach((job) => { job.place = places.get(job.name) ?? null; });
     this.note.textContent = this.#jobs.length === 0 && !this.#view ? 'There are no jobs yet: muster jobs submit makes one.' : '';
     this.#table.show(columns, rows, {label: 'Jobs', by: 'created', isReverse: true, onOpen: (job) => this.#open(job.name),
       empty: words.length > 0 && this.#jobs.length > 0 ? `No job matches “${this.#filter.value}”.` : ''});
@@ -67,10 +69,17 @@ class JobsPage extends ConsolePage {
 
 const tookOf = (job) => job.started ? (job.ended ?? Date.now() / 1000) - job.started : null;
 
+/** Places in the queue of this host: the higher priority first, then the older job. */
+function placesOf(jobs) {
+  const waiting = jobs.filter((job) => job.state === 'QUEUED' && job.backEnd === 'local').sort((a, b) => b.priority - a.priority || a.created - b.created);
+  return new Map(waiting.map((job, place) => [job.name, place + 1]));
+}
+
 const columns = [
   {name: 'name', label: 'job', value: (job) => job.name, cell: (job) => element('button', {class: 'link'}, job.name)},
   {name: 'state', label: 'state', value: (job) => job.state,
    cell: (job) => element('span', {class: `pill ${job.state.toLowerCase()}`}, job.state.toLowerCase())},
+  {name: 'place', label: 'queue', value: (job) => job.place, isNumber: true, cell: (job) => job.place === null ? '' : `${job.place}.`},
   {name: 'kind', label: 'kind', value: (job) => job.kind, cell: (job) => job.kind},
   {name: 'created', label: 'created', value: (job) => job.created, isNumber: true, cell: (job) => moment(job.created)},
   {name: 'took', label: 'took', value: tookOf, isNumber: true, cell: (job) => tookOf(job) === null ? '–' : duration(tookOf(job))},

@@ -6,6 +6,7 @@ import {number} from './format.js';
 import './line-chart.js';
 import {legend} from './legend.js';
 import './nodes-panel.js';
+import './registry-view.js';
 import {RunColors} from './run-colors.js';
 import './sorted-table.js';
 
@@ -22,11 +23,12 @@ class ModelsPage extends ConsolePage {
   #asked = 0;
   #timer = 0;
   #allowChanges = false;
+  #registry = element('registry-view', {hidden: true});
   #list = element('div', {class: 'stack'});
 
   connectedCallback() {
     this.classList.add('page');
-    this.append(element('h1', {class: 'unseen'}, 'Models'), this.note, this.#list);
+    this.append(element('h1', {class: 'unseen'}, 'Models'), this.note, element('div', {class: 'stack'}, this.#registry, this.#list));
     this.#begin();
   }
 
@@ -36,8 +38,11 @@ class ModelsPage extends ConsolePage {
   }
 
   async #begin() {
-    this.#allowChanges = (await currentSession()).allowChanges;
-    this.#ask();
+    const session = await currentSession();
+    this.#allowChanges = session.allowChanges;
+    this.#registry.hidden = !session.hasRegistry;
+    if (session.hasRegistry) this.#registry.refresh(session.allowChanges);
+    if (session.hasModels) this.#ask();
   }
 
   async #ask() {

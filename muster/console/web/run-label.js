@@ -23,6 +23,16 @@ export function tagLabels(run) {
   return notesOf(run).tags.map((tag) => element('span', {class: 'label'}, tag));
 }
 
+/** Whether a curve is of samples that a task took of its machine, and not of training or an evaluation. */
+export function isOfMachine({evaluation}) {
+  return evaluation.startsWith('machine.');
+}
+
+/** The task of such a curve: "worker:0". */
+export function taskOf({evaluation}) {
+  return evaluation.replace('machine.', '').replace(/_(\d+)$/, ':$1');
+}
+
 /** The page of one run. */
 export function addressOf(run) {
   return `/run?id=${encodeURIComponent(run.id)}`;

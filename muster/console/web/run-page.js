@@ -6,21 +6,25 @@ import {age, bytes, duration, moment, number} from './format.js';
 import {later} from './later.js';
 import {readState} from './page-state.js';
 import {factsOf} from './run-facts.js';
-import {labelOf, notesOf, tagLabels} from './run-label.js';
+import {isOfMachine, labelOf, notesOf, tagLabels} from './run-label.js';
+import './machine-panel.js';
 import './run-notes.js';
 import './sorted-table.js';
 
 class RunPage extends ConsolePage {
   #id = readState().id?.[0] ?? '';
   #head = element('div', {class: 'card'}, element('h1', {}, this.#id));
+  #versions = element('p', {class: 'aside versions'});
   #notes = element('run-notes', {onsave: (event) => this.#save(event.detail)});
   #metrics = element('sorted-table');
+  #machine = element('machine-panel', {hidden: true});
+  #machineTitle = element('h2', {hidden: true}, 'Machines');
   #checkpoints = element('sorted-table');
   #files = element('sorted-table');
   #facts = element('div', {class: 'stack'});
   #body = element('div', {class: 'stack', hidden: true},
     element('section', {class: 'card'}, element('h2', {}, 'Notes'), this.#notes),
-    element('h2', {}, 'Metrics'), this.#metrics, element('h2', {}, 'Checkpoints'), this.#checkpoints,
+    element('h2', {}, 'Metrics'), this.#metrics, this.#machineTitle, this.#machine, element('h2', {}, 'Checkpoints'), this.#checkpoints,
     this.#facts, element('h2', {}, 'Files'), this.#files);
   #loadSoon = later(() => this.#load());
 
@@ -42,6 +46,14 @@ class RunPage extends ConsolePage {
     });
   }
 
+  // Versions of models that come from this run.
+  async #showVersions(run) {
+    if (!(await currentSession()).hasRegistry) return;
+    const {models} = await get('registry', {}, this.signal);
+    const versions = models.flatMap((model) => model.versions.filter((one) => one.run === run.id).map((one) => `${model.name} ${one.name}${one.stage === 'none' ? '' : `, ${one.stage}`}`));
+    this.#versions.replaceChildren(...(versions.length > 0 ? [element('span', {}, 'Versions of models: '), element('a', {href: '/models'}, versions.join('; '))] : []));
+  }
+
   #show(run, canChange) {
     const {record} = run;
     const took = record.ended_ns ? (record.ended_ns - record.began_ns) / 1e9 : run.lastTime - run.firstTime;
@@ -54,11 +66,14 @@ class RunPage extends ConsolePage {
         element('a', {href: `/runs?run=${encodeURIComponent(run.id)}`}, 'Curves'),
         run.study ? element('a', {href: `/studies?study=${encodeURIComponent(run.study)}`}, `Study ${run.study}`) : null),
       element('dl', {class: 'facts'}, facts.map(([name, value]) => element('div', {}, element('dt', {}, name), element('dd', {}, value)))),
-      run.problem ? element('p', {class: 'problem'}, run.problem) : '');
+      this.#versions, run.problem ? element('p', {class: 'problem'}, run.problem) : '');
+    this.attempt(() => this.#showVersions(run));
     this.#notes.show(notesOf(run), canChange);
     const withKeys = (rows, key) => rows.map((row) => ({...row, key: key(row)}));
-    this.#metrics.show(metricColumns, withKeys(run.scalars, (one) => `${one.evaluation}/${one.tag}`),
+    this.#metrics.show(metricColumns, withKeys(run.scalars.filter((one) => !isOfMachine(one)), (one) => `${one.evaluation}/${one.tag}`),
       {label: 'Metrics', by: 'tag', empty: 'No scalars were written.'});
+    this.#machineTitle.hidden = !run.scalars.some(isOfMachine);
+    this.attempt(() => this.#machine.show(run));
     this.#checkpoints.show(checkpointColumns, withKeys(run.files.checkpoints, (one) => one.name),
       {label: 'Checkpoints', by: 'step', isReverse: true, empty: 'There are no checkpoints.'});
     this.#files.show(fileColumns, withKeys([...run.files.files, ...run.files.exports], (one) => one.name),

@@ -6,7 +6,7 @@ import {element} from './dom.js';
 import {later} from './later.js';
 import {readState, writeState} from './page-state.js';
 import {RunColors} from './run-colors.js';
-import {labelOf, notesOf} from './run-label.js';
+import {isOfMachine, labelOf, notesOf} from './run-label.js';
 import './compare-view.js';
 import './media-panel.js';
 import './run-picker.js';
@@ -96,7 +96,8 @@ class RunsPage extends ConsolePage {
 
   #load() {
     return this.attempt(async () => {
-      const {runs} = await get('runs', {}, this.signal);
+      const {runs, tagSets} = await get('runs', {}, this.signal);
+      for (const run of runs) Object.assign(run, tagSets?.[run.tagSet]);
       this.#all = runs.map((run) => ({...run, key: run.id, isPinned: notesOf(run).isPinned, isArchived: notesOf(run).isArchived}))
         .sort((a, b) => b.isPinned - a.isPinned || byName(a, b));
       this.#show();
@@ -251,7 +252,7 @@ function timeOf(run) {
   return run.record?.began_ns ? run.record.began_ns / 1e9 : run.lastTime;
 }
 
-/** Those that training and evaluation share first: there the two are compared. */
+/** Those that training and evaluation share first: there the two are compared; those of machines last. */
 function tagsOf(runs) {
   const weights = new Map();
   const add = (tags, weight) => {
@@ -259,10 +260,10 @@ function tagsOf(runs) {
   };
   for (const run of runs) {
     add(run.tags, 1);
-    Object.values(run.evaluations).forEach((tags) => add(tags, 2));
+    for (const [evaluation, tags] of Object.entries(run.evaluations)) add(tags, isOfMachine({evaluation}) ? 4 : 2);
   }
   return [...weights.keys()].sort((a, b) =>
-    (weights.get(b) === 3) - (weights.get(a) === 3) || a.localeCompare(b));
+    (weights.get(a) === 4) - (weights.get(b) === 4) || (weights.get(b) === 3) - (weights.get(a) === 3) || a.localeCompare(b));
 }
 
 function labelled(text, control) {

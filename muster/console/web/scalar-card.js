@@ -5,6 +5,7 @@ import {download, get, save} from './api.js';
 import {startsOf, wantedRanges, xsOf} from './axis.js';
 import {groupedCurves} from './curve-groups.js';
 import {element} from './dom.js';
+import {isOfMachine, taskOf} from './run-label.js';
 import './line-chart.js';
 
 const kRefresh = 1000;
@@ -126,11 +127,11 @@ class ScalarCard extends HTMLElement {
     const starts = startsOf(this.#curves);
     const curves = (this.#finer ?? this.#curves).filter((curve) => runs.has(curve.run)).map((curve) => ({
       ...curve,
-      name: curve.evaluation ? `${runs.get(curve.run).name} ${curve.evaluation}` : runs.get(curve.run).name,
+      name: [runs.get(curve.run).name, isOfMachine(curve) ? taskOf(curve) : curve.evaluation].filter(Boolean).join(' '),
       color: runs.get(curve.run).color,
       group: runs.get(curve.run).group,
       groupColor: runs.get(curve.run).groupColor,
-      dashed: curve.evaluation !== '',
+      dashed: curve.evaluation !== '' && !isOfMachine(curve),
       xs: xsOf(curve, this.#options.x, runs.get(curve.run), starts.get(curve.run)),
     })).filter((curve) => curve.xs !== null);
     this.dataset.curves = curves.length;

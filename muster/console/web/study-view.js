@@ -5,7 +5,9 @@ import {duration, number} from './format.js';
 import './line-chart.js';
 import {importancesOf} from './importances.js';
 import {legend} from './legend.js';
+import './contour-view.js';
 import './parallel-coordinates.js';
+import './pareto-front.js';
 import {addressOf} from './run-label.js';
 import './sorted-table.js';
 
@@ -18,6 +20,10 @@ class StudyView extends HTMLElement {
   #curves = element('line-chart', {label: 'Metric by step of every trial'});
   #importances = element('section', {class: 'card', hidden: true});
   #parallel = element('parallel-coordinates', {onbrush: (event) => this.#showTable(event.detail)});
+  #contour = element('contour-view');
+  #contourCard = element('section', {class: 'card', hidden: true}, element('h2', {}, 'Two parameters'), this.#contour);
+  #front = element('pareto-front');
+  #frontCard = element('section', {class: 'card', hidden: true}, element('h2', {}, 'Goals'), this.#front);
   #table = element('sorted-table');
   #all = element('button', {class: 'quiet', hidden: true, onclick: () => this.#parallel.showAll()});
   #study = null;
@@ -34,7 +40,8 @@ class StudyView extends HTMLElement {
         element('section', {class: 'card'}, element('h2', {}, 'Curves of trials'), this.#curves,
           legend({color: kWhole, text: 'trained to its end'}, {color: kStopped, text: 'stopped early'}))),
       this.#importances,
-      element('section', {class: 'card'}, element('h2', {}, 'Parameters'), this.#parallel, this.#all), this.#ranking, this.#table);
+      element('section', {class: 'card'}, element('h2', {}, 'Parameters'), this.#parallel, this.#all),
+      element('div', {class: 'charts pair'}, this.#contourCard, this.#frontCard), this.#ranking, this.#table);
     this.refresh();
   }
 
@@ -70,6 +77,10 @@ class StudyView extends HTMLElement {
       ...study.parameters.map((one) => ({label: one.name, choices: one.isText ? one.choices : null, isLog: one.isLog,
         value: (trial) => one.isText ? trial.values[one.name] : numberOf(trial.values[one.name])})),
       {label: shortMetric(study.metric), value: (trial) => trial.value}], done, study.isMaximized);
+    this.#contourCard.hidden = study.parameters.length < 2;
+    this.#contour.show(study);
+    this.#frontCard.hidden = !study.goals;
+    if (study.goals) this.#front.show(study);
     this.#study = study;
     this.#trials = trials.map((trial) => ({...trial, key: trial.id}));
     this.#showTable(this.#parallel.brushed);
