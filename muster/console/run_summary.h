@@ -43,7 +43,7 @@ struct RunSummary {
   std::string problem{};
 };
 
-/// Of a record in muster.json, a JSON object, the fields that lists show; empty for what is none.
+/// The fields of a record in muster.json, a JSON object, that lists show; empty for what is none.
 std::string listed_fields(const std::string& record);
 
 }  // namespace muster::console

@@ -13,8 +13,8 @@ namespace muster {
 /// Names and values that are written as scalars.
 using NamedValues = std::vector<std::pair<std::string, double>>;
 
-/// What this process takes of its host: processors, memory, disk and GPUs, and what goes through
-/// the network of the host, since the last read. Belongs to one thread.
+/// Use that this process makes of its host: processors, memory, disk and GPUs, and what goes
+/// through the network of the host, since the last read. Belongs to one thread.
 class MachineUse {
  public:
   /// Begins to count.

@@ -6,7 +6,7 @@
 
 namespace muster::serving {
 
-/// What an export comes from, a JSON object: of the nearest folder above it that has a record of a
+/// Origin of an export, a JSON object: of the nearest folder above it that has a record of a
 /// run (muster.json), the folder, and of the last record commit, seed, hyperparameters, input
 /// files, metrics, step and times. Empty where there is none within some folders above, or it is
 /// damaged.
