@@ -37,11 +37,15 @@ std::chrono::seconds duration_of(const Job& job) {
   return std::chrono::duration_cast<std::chrono::seconds>(*job.end_time - *job.start_time);
 }
 
-void run_notice(const std::string& command, const std::string& json) {
-  const auto output = process::run_captured({.command = {"/bin/sh", "-c", command},
-                                             .input = json,
-                                             .timeout = kMostCommandTime,
-                                             .most_output_bytes = std::size_t{1} << 20});
+// In the folder that the job was submitted from, whatever that of this process is.
+void run_notice(const Job& job, const std::string& command, const std::string& json) {
+  const std::string folder =
+      job.local.working_directory.empty() ? "." : job.local.working_directory.string();
+  const auto output = process::run_captured(
+      {.command = {"/bin/sh", "-c", "cd \"$0\" && eval \"$1\"", folder, command},
+       .input = json,
+       .timeout = kMostCommandTime,
+       .most_output_bytes = std::size_t{1} << 20});
   if (output.status == 0) return;
   throw Unavailable("it exited with status {}: {}", output.status,
                     printable(output.err.substr(0, kMostShownOutput)));
@@ -83,7 +87,7 @@ void tell_of_end(const Job& job, const PostNotice& post) {
   ::setenv("MUSTER_JOB_ERROR", job.error_message.c_str(), 1);
   for (const std::string& notice : job.local.notices) {
     try {
-      is_url(notice) ? post(notice, json) : run_notice(notice, json);
+      is_url(notice) ? post(notice, json) : run_notice(job, notice, json);
     } catch (const Error& error) {
       // A URL may hold a secret.
       log::warning("the notice that job {} has ended failed, by {}: {}", job.job_id,
