@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/rnn.h>
 #include <torch/types.h>
 
 #include <limits>
