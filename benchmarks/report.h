@@ -31,7 +31,7 @@ bool is_quick();
 
 /// How much of something is measured: `all`, or `few` in a quick run.
 template <typename T>
-T sized(T all, T few) {
+T sized(const T& all, const T& few) {
   return is_quick() ? few : all;
 }
 

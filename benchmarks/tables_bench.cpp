@@ -147,8 +147,9 @@ class BenchFile {
       for (std::size_t i = 0; i < count; ++i) {
         const std::uint64_t place = random_.below(kDictionaryValues);
         for (std::size_t bit = 0; bit < 10; ++bit) {
+          char& byte = packed[(i * 10 + bit) / 8];
           if ((place >> bit & 1) != 0)
-            packed[(i * 10 + bit) / 8] |= static_cast<char>(1U << ((i * 10 + bit) % 8));
+            byte = static_cast<char>(static_cast<unsigned char>(byte) | 1U << ((i * 10 + bit) % 8));
         }
       }
       return '\x0a' + Compact().varint((count / 8) << 1 | 1).bytes() + packed;

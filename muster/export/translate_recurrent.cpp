@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "muster/export/translation_internal.h"
 
@@ -86,6 +87,7 @@ class CellNodes {
  private:
   static std::vector<std::string> parts_of(const std::string& node, std::int64_t count) {
     std::vector<std::string> parts;
+    parts.reserve(static_cast<std::size_t>(std::max<std::int64_t>(count, 0)));
     for (std::int64_t i = 0; i < count; ++i) {
       parts.push_back(part_of(node, static_cast<std::size_t>(i)));
     }
@@ -232,8 +234,9 @@ class Recurrence {
     directions_ = call.truth(states + 6) ? 2 : 1;
     read_steps(packed_ || call.truth(states + 7));
     const auto cells = static_cast<std::size_t>(layers_ * directions_);
-    call.require(cells > 0 && weights_.size() % cells == 0, "its weights are no whole layers");
-    per_cell_ = weights_.size() / cells;
+    const bool whole = cells > 0 && weights_.size() % cells == 0;
+    call.require(whole, "its weights are no whole layers");
+    per_cell_ = whole ? weights_.size() / cells : 0;
     const std::size_t plain = biases ? 4 : 2;
     call.require(per_cell_ == plain || (lstm && per_cell_ == plain + 1),
                  fmt::format("it has {} weights a layer", per_cell_));
@@ -249,6 +252,7 @@ class Recurrence {
   void translate() {
     for (std::int64_t layer = 0; layer < layers_; ++layer) {
       std::vector<std::string> outputs;
+      outputs.reserve(static_cast<std::size_t>(directions_));
       for (std::int64_t direction = 0; direction < directions_; ++direction) {
         outputs.push_back(run(layer * directions_ + direction, direction == 1));
       }
@@ -390,8 +394,8 @@ void pad_packed_sequence(Call& call) {
       call.reshaped(packed.flat, {Size{packed.steps}, packed.rows, call.result().sizes.at(2)});
   const double padding = call.number(3);
   if (padding != 0 || !packed.masked) {
-    std::vector<std::int64_t> steps;
-    for (std::int64_t i = 0; i < packed.steps; ++i) steps.push_back(i);
+    std::vector<std::int64_t> steps(static_cast<std::size_t>(packed.steps));
+    std::iota(steps.begin(), steps.end(), std::int64_t{0});
     const auto numbers = call.to.constant(graph::TensorValue::of<std::int64_t>(
         {packed.steps, 1, 1}, std::span<const std::int64_t>(steps)));
     const auto mask =

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "muster/export/graph_builder_internal.h"
@@ -151,7 +152,9 @@ class Call {
 
   /// The value, a constant tensor or a number as a tensor of this type.
   std::string operand(std::size_t index, at::ScalarType type, const Order& order = {});
-  std::string tensor(std::size_t index, Order order = {}) { return to.get(id(index), order); }
+  std::string tensor(std::size_t index, Order order = {}) {
+    return to.get(id(index), std::move(order));
+  }
   const Value& value(std::size_t index) const { return to.value(id(index)); }
   std::size_t rank(std::size_t index) const { return value(index).sizes.size(); }
 
@@ -159,10 +162,12 @@ class Call {
   std::size_t results() const { return operation_.outputs.size(); }
   const Value& result(std::size_t index = 0) const { return to.value(result_id(index)); }
   ValueId result_id(std::size_t index = 0) const { return operation_.outputs.at(index); }
-  void give(const std::string& node, Order order = {}) { to.set(result_id(), node, order); }
+  void give(const std::string& node, Order order = {}) {
+    to.set(result_id(), node, std::move(order));
+  }
   /// The same for one of several results.
   void give_one(std::size_t index, const std::string& node, Order order = {}) {
-    to.set(result_id(index), node, order);
+    to.set(result_id(index), node, std::move(order));
   }
   graph::DataType type() const { return graph_type(result().dtype); }
 

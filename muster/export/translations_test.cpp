@@ -12,6 +12,8 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "muster/base/error.h"
@@ -45,7 +47,7 @@ constexpr std::int64_t kRows = 6;
 struct Weights : torch::nn::Module {
   Weights() {
     const auto add = [&](const char* name, Tensor value) {
-      return register_parameter(name, value, /*requires_grad=*/false);
+      return register_parameter(name, std::move(value), /*requires_grad=*/false);
     };
     kernel = add("kernel", torch::randn({6, 4, 3, 3}));
     wide = add("wide", torch::randn({6, 4, 2, 3}));
@@ -453,7 +455,7 @@ Tensors rows_first(std::tuple<Tensor, Tensor> both) {
   return {std::get<0>(both), std::get<1>(both).transpose(0, 1)};
 }
 
-Tensors rows_first(std::tuple<Tensor, std::tuple<Tensor, Tensor>> lstm) {
+Tensors rows_first(const std::tuple<Tensor, std::tuple<Tensor, Tensor>>& lstm) {
   const auto& [output, states] = lstm;
   return {output, std::get<0>(states).transpose(0, 1), std::get<1>(states).transpose(0, 1)};
 }
@@ -753,7 +755,8 @@ std::vector<Refusal> refusals() {
           "sampling by a grid", "aten::grid_sampler",
           torch::grid_sampler(x.image, x.image.slice(1, 0, 2).permute({0, 2, 3, 1}), 0, 0, false)),
       REFUSAL("batch norm without statistics", "the batch's own statistics",
-              torch::batch_norm(x.image, {}, {}, {}, {}, true, 0.1, 1e-5, false)),
+              torch::batch_norm(x.image, Tensor(), Tensor(), Tensor(), Tensor(), true, 0.1, 1e-5,
+                                false)),
       REFUSAL("norms other than 1 and 2", "only norms 1 and 2 are translated",
               torch::norm(x.cube, 3, 1)),
       REFUSAL("einsum of three tensors", "takes one or two tensors",

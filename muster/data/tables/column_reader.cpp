@@ -37,7 +37,7 @@ std::string_view take_bytes(std::string_view& bytes, std::size_t size) {
 /// Levels with their length before them, as pages of version 1 have them.
 std::string_view take_sized(std::string_view& bytes) {
   const std::string_view size = take_bytes(bytes, 4);
-  return take_bytes(bytes, load_unaligned<std::uint32_t>(size.data()));
+  return take_bytes(bytes, load_unaligned<std::uint32_t>(&size.front()));
 }
 
 /// Numbers of a page: which values are there, which rows they belong to, and the values.
@@ -61,7 +61,7 @@ double big_endian_number(std::string_view bytes) {
   if (bytes.empty()) return 0;
   double number = static_cast<signed char>(bytes.front());
   if (bytes.size() <= 8) {
-    std::int64_t whole = static_cast<signed char>(bytes.front());
+    auto whole = static_cast<std::int64_t>(number);
     for (const char byte : bytes.substr(1)) {
       whole = static_cast<std::int64_t>((static_cast<std::uint64_t>(whole) << 8) |
                                         static_cast<unsigned char>(byte));
@@ -74,7 +74,7 @@ double big_endian_number(std::string_view bytes) {
 
 float half_to_float(std::string_view bytes) {
   if (bytes.size() != 2) return 0;
-  const auto half = load_unaligned<std::uint16_t>(bytes.data());
+  const auto half = load_unaligned<std::uint16_t>(&bytes.front());
   const unsigned exponent = (half >> 10U) & 0x1fU;
   const unsigned fraction = half & 0x3ffU;
   float value = 0;
@@ -94,7 +94,7 @@ std::int64_t nanoseconds_since_1970(std::string_view bytes) {
   if (bytes.size() != 12) return 0;
   constexpr std::int64_t kJulianDayOf1970 = 2'440'588;
   constexpr std::uint64_t kNanosecondsOfDay = 86'400'000'000'000;
-  const auto nanoseconds = load_unaligned<std::uint64_t>(bytes.data());
+  const auto nanoseconds = load_unaligned<std::uint64_t>(&bytes.front());
   const auto day = static_cast<std::int64_t>(load_unaligned<std::uint32_t>(bytes.data() + 8));
   return static_cast<std::int64_t>(
       static_cast<std::uint64_t>(day - kJulianDayOf1970) * kNanosecondsOfDay + nanoseconds);

@@ -49,7 +49,7 @@ class PlainNumbers final : public ValueDecoder<T> {
   void read(T* out, std::size_t count) override {
     if (count > bytes_.size() / sizeof(T)) fail_short();
     if (count == 0) return;
-    std::memcpy(out, bytes_.data(), count * sizeof(T));
+    bytes_.copy(reinterpret_cast<char*>(out), count * sizeof(T));
     bytes_.remove_prefix(count * sizeof(T));
   }
 
@@ -76,7 +76,7 @@ class RleBooleans final : public ValueDecoder<std::uint8_t> {
  public:
   explicit RleBooleans(std::string_view bytes) {
     if (bytes.size() < 4) fail_short();
-    const auto size = load_unaligned<std::uint32_t>(bytes.data());
+    const auto size = load_unaligned<std::uint32_t>(&bytes.front());
     if (size > bytes.size() - 4) fail_short();
     numbers_ = HybridDecoder(bytes.substr(4, size), 1);
   }
@@ -102,7 +102,7 @@ class PlainBytes final : public ValueDecoder<std::string_view> {
   void read(std::string_view* out, std::size_t count) override {
     for (std::size_t i = 0; i < count; ++i) {
       if (bytes_.size() < 4) fail_short();
-      const auto size = load_unaligned<std::uint32_t>(bytes_.data());
+      const auto size = load_unaligned<std::uint32_t>(&bytes_.front());
       if (size > bytes_.size() - 4) fail_short();
       out[i] = bytes_.substr(4, size);
       bytes_.remove_prefix(std::size_t{4} + size);

@@ -227,9 +227,10 @@ struct RequestRecorder::Impl {
     }
     writer.request_stop();
     if (writer.joinable()) writer.join();
-    for (auto& [model, of_model] : files) attempt([&] { of_model.close(); });
+    for (auto& of_model : files) attempt([&] { of_model.second.close(); });
     // Better a few requests than none.
-    for (const auto& [version, draft] : std::exchange(drafts, {})) {
+    for (const auto& of_version : std::exchange(drafts, {})) {
+      const WarmUpDraft& draft = of_version.second;
       if (!draft.records.empty()) attempt([&] { write_warm_up(draft); });
     }
   }
