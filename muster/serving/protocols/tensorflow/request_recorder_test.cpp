@@ -40,9 +40,13 @@ class RequestRecorderTest : public ::testing::Test {
                                 },
                             .answer = [](const ModelVersion&, const BatchAnswer&) {}});
   }
-  // All that it has seen is in files then. The loop shows it requests after they were answered.
+  // The loop shows it requests after they were answered, in any of its threads.
+  void wait_until_seen(std::uint64_t requests) {
+    while (counted() < static_cast<double>(requests)) std::this_thread::yield();
+  }
+  // All that it has seen is in files then.
   void close(std::uint64_t seen) {
-    while (counted() < static_cast<double>(seen)) std::this_thread::yield();
+    wait_until_seen(seen);
     recorder_->close();
   }
   double counted() const {
@@ -69,6 +73,7 @@ class RequestRecorderTest : public ::testing::Test {
 TEST_F(RequestRecorderTest, WritesRequestsAndAnswersAsTensorFlowServingDoes) {
   open(to_folder());
   ask(1);
+  wait_until_seen(1);
   ask(5);
   close(2);
   ASSERT_THAT(files(), SizeIs(1));
@@ -108,7 +113,9 @@ TEST_F(RequestRecorderTest, BeginsNewFilesAndRemovesTheOldestWithinItsLimits) {
   write_file_atomically(folder() / "m/requests-20000101T000000-1-000000.tfrecord",
                         std::string(900, 'x'));
   write_file_atomically(folder() / "m/notes.txt", std::string(5000, 'x'));
-  for (int i = 0; i < 40; ++i) ask(static_cast<float>(i));
+  for (int i = 0; i < 39; ++i) ask(static_cast<float>(i));
+  wait_until_seen(39);
+  ask(39);
   close(40);
   std::uint64_t bytes = 0;
   for (const Path& file : files()) {
