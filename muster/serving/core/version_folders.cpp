@@ -29,8 +29,11 @@ std::string fingerprint_of(const Path& dir) {
     text += fmt::format("{} {} {}\n", file.string(), status->size_bytes, status->modified_ns);
   };
   // A TorchScript file may be a version without a folder.
-  add(dir);
-  add(torch_script_signature_path(dir));
+  if (torch_script_in(dir) == dir) {
+    add(dir);
+    add(torch_script_signature_path(dir));
+    return text;
+  }
   for (const Path& part : {dir, dir / "variables", dir / "assets", dir / "assets.extra"}) {
     auto& files = file_system_for(part);
     const auto folder = files.status(part);
