@@ -6,7 +6,7 @@ mark_as_advanced(SentencePiece_INCLUDE_DIR SentencePiece_LIBRARY)
 
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(SentencePiece REQUIRED_VARS SentencePiece_LIBRARY SentencePiece_INCLUDE_DIR
-  REASON_FAILURE_MESSAGE "no SentencePiece models are read; install libsentencepiece-dev, as scripts/setup does")
+  REASON_FAILURE_MESSAGE "no SentencePiece models are read until libsentencepiece-dev is installed, as scripts/setup does")
 
 if(SentencePiece_FOUND AND NOT TARGET SentencePiece::sentencepiece)
   add_library(SentencePiece::sentencepiece UNKNOWN IMPORTED)
