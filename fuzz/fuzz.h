@@ -23,4 +23,8 @@ struct MemoryBound {
 };
 MemoryBound memory_bound();
 
+/// Allows this input memory beyond the bound, because a header of it that was checked declares so
+/// many bytes. The largest of an input counts, up to 64 MiB.
+void allow_memory(std::uint64_t declared_bytes);
+
 }  // namespace muster::fuzz

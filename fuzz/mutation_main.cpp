@@ -34,8 +34,20 @@ namespace {
 // Bytes of operator new that are not freed, and their peak since the last reset.
 std::size_t g_outstanding = 0;
 std::size_t g_peak = 0;
+// Bytes that headers of this mutant declare.
+std::size_t g_declared = 0;
+// Over all mutants: the most that one has taken, and its size.
+std::size_t g_most = 0;
+std::size_t g_most_of = 0;
+
+constexpr std::uint64_t kMostDeclared = std::uint64_t{64} << 20;
 
 }  // namespace
+
+void muster::fuzz::allow_memory(std::uint64_t declared_bytes) {
+  const std::uint64_t declared = std::min(declared_bytes, kMostDeclared);
+  g_declared = std::max(g_declared, static_cast<std::size_t>(declared));
+}
 
 #if MUSTER_COUNT_ALLOCATIONS
 // Each block carries its size in front, 16 bytes for alignment. A sanitizer build keeps its own
@@ -175,7 +187,12 @@ std::string mutant(std::uint64_t seed, std::uint64_t number,
 bool within_memory(std::uint64_t number, std::size_t input_bytes, std::size_t before) {
   const auto bound = muster::fuzz::memory_bound();
   const std::size_t taken = g_peak - before;
-  const std::size_t allowed = bound.base_bytes + bound.bytes_per_input_byte * input_bytes;
+  const std::size_t allowed =
+      bound.base_bytes + bound.bytes_per_input_byte * input_bytes + g_declared;
+  if (taken > g_most) {
+    g_most = taken;
+    g_most_of = input_bytes;
+  }
   if (taken <= allowed) return true;
   std::fprintf(stderr, "mutant %llu of %zu bytes took %zu bytes of memory, %zu are allowed\n",
                static_cast<unsigned long long>(number), input_bytes, taken, allowed);
@@ -202,11 +219,13 @@ int main(int argc, char** argv) {
   const std::uint64_t end = one ? first + 1 : flags.mutants.value_or(default_mutants(seeds.size()));
   for (std::uint64_t number = first; number < end; ++number) {
     const std::string bytes = mutant(flags.seed, number, seeds);
+    g_declared = 0;
     const std::size_t before = g_peak = g_outstanding;
     LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
     if (!within_memory(number, bytes.size(), before)) return 1;
   }
-  std::printf("%llu mutants of %zu seeds: no crash, no hang, memory in bounds\n",
+  std::printf("%llu mutants of %zu seeds: no crash, no hang, memory in bounds, ",
               static_cast<unsigned long long>(end - first), seeds.size());
+  std::printf("at most %zu bytes for one of %zu\n", g_most, g_most_of);
   return 0;
 }

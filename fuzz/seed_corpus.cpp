@@ -7,6 +7,9 @@
 
 #include "fuzz/fuzz.h"
 
+// libFuzzer has limits of its own.
+void muster::fuzz::allow_memory(std::uint64_t /*declared_bytes*/) {}
+
 extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/) {
   const char* folder = std::getenv("MUSTER_FUZZ_SEEDS");
   if (folder == nullptr) return 0;

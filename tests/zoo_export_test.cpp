@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include <algorithm>
 #include <span>
 #include <string>
 #include <utility>
@@ -14,8 +13,6 @@
 #include "muster/nn/optim/optimizer.h"
 #include "muster/nn/zoo/small_networks_fake.h"
 #include "muster/saved_model/executor/executable_model.h"
-#include "muster/testing/long_tests.h"
-#include "muster/testing/process.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/train/engine/train_options.h"
 #include "muster/train/estimator/estimator.h"
@@ -124,47 +121,6 @@ TEST(ZooTraining, AnEstimatorTrainsModelsThatNeedNoHead) {
                                   .optimizer = adam({.learning_rate = 0.02})};
   EXPECT_LT(loss_after(segments, pixels, 40), 0.7 * loss_after(segments, pixels, 1));
 }
-
-/// The published sizes, with weights that torch.save wrote.
-class ZooFullSize : public ::testing::TestWithParam<std::string> {};
-
-TEST_P(ZooFullSize, GivesWhatPyTorchGives) {
-  if (testing::run_program(PYTHON_PROGRAM, {"-c", "import torch, torchvision"}).status != 0) {
-    GTEST_SKIP() << "there is no python3-torch, or no python3-torchvision";
-  }
-  const TempDir dir;
-  const auto outcome =
-      testing::run_program(PYTHON_PROGRAM, {WRITE_MODELS, "--full", dir.path(), GetParam()});
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
-  const torch::NoGradGuard no_grad;
-  const auto network = make(GetParam());
-  const WeightReport report = load_weights(*network, dir / (GetParam() + ".pt"));
-  EXPECT_TRUE(report.is_complete()) << report.text();
-  network->eval();
-  auto [input, wanted] = read_input_and_output(dir / (GetParam() + ".io.safetensors"));
-  Features features;
-  const bool is_recurrent = GetParam() == "lstm" || GetParam() == "gru";
-  for (const auto& [name, value] : input) {
-    features.add(name == "input" ? (is_recurrent ? "tokens" : "input_ids") : name, value);
-  }
-  const auto output = network->forward(features);
-  ASSERT_EQ(output.sizes(), wanted.sizes());
-  // Sums of thousands of terms, whose order is each library's own: relative to the largest.
-  const double largest = std::max(1.0, wanted.abs().max().item<double>());
-  EXPECT_LE((output - wanted).abs().max().item<double>(), 1e-5 * largest);
-}
-
-/// The largest take a minute each. Those of a billion parameters and more, which take gigabytes,
-/// are known by their small variant and their number of parameters.
-std::vector<std::string> full_sizes() {
-  if (!testing::are_tests_long()) return {"resnet18", "mobilenet_v2"};
-  auto sizes = names();
-  std::erase_if(sizes, [](const std::string& name) { return name.find("llama") != name.npos; });
-  return sizes;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, ZooFullSize, ::testing::ValuesIn(full_sizes()),
-                         [](const auto& tested) { return tested.param; });
 
 }  // namespace
 }  // namespace muster::zoo

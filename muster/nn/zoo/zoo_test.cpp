@@ -1,12 +1,16 @@
 #include "muster/nn/zoo.h"
 
 #include <ATen/Functions.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
 #include <map>
 #include <set>
 
@@ -61,6 +65,63 @@ TEST_P(ZooFixtures, WeightsThatPyTorchWroteLoadByNameAndGiveItsOutput) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ZooFixtures, ::testing::ValuesIn(small_networks()),
+                         [](const auto& tested) { return tested.param; });
+
+/// Models that PyTorch has just written: tests/zoo/check, which counts the lines that this prints.
+class ZooWritten : public ::testing::TestWithParam<std::string> {};
+
+/// The inputs under the names that features of a model of the published size have.
+Features published_features(const std::string& name, const Features& input) {
+  const bool is_recurrent = name == "lstm" || name == "gru";
+  Features features;
+  for (const auto& [key, value] : input) {
+    const auto& tensor = std::get<at::Tensor>(value);
+    features.add(key == "input" ? (is_recurrent ? "tokens" : "input_ids") : key, tensor);
+  }
+  return features;
+}
+
+void expect_outputs_of_pytorch(const std::string& name, const Path& folder, bool is_small) {
+  const auto [input, wanted] = read_input_and_output(folder / (name + ".io.safetensors"));
+  const Features features = is_small ? input : published_features(name, input);
+  // Sums of thousands of terms, whose order is each library's own: relative to the largest.
+  const double bound = 1e-5 * std::max(1.0, wanted.abs().max().item<double>());
+  for (const std::string ending : {".pt", ".safetensors", ""}) {
+    const Path weights = folder / (name + ending);
+    if (!std::filesystem::exists(weights.string())) continue;
+    const auto network = is_small ? small_network(name) : make(name);
+    const WeightReport report = load_published_weights(*network, weights);
+    EXPECT_TRUE(report.is_complete()) << report.text();
+    network->eval();
+    const at::Tensor output = network->forward(features);
+    ASSERT_EQ(output.sizes(), wanted.sizes());
+    const double difference = greatest_difference(output, wanted);
+    EXPECT_LE(difference, bound) << weights.string();
+    std::cout << fmt::format("compared {}: {:.1e}, at most {:.1e}\n", weights.string(), difference,
+                             bound);
+  }
+}
+
+TEST_P(ZooWritten, LoadsByNameAndGivesPyTorchsOutput) {
+  const char* models = std::getenv("MUSTER_ZOO_MODELS");
+  if (models == nullptr) GTEST_SKIP() << "tests/zoo/check has PyTorch write the models";
+  const torch::NoGradGuard no_grad;
+  for (const std::string folder : {"small", "full", "transformers", "transformers_full"}) {
+    const Path path = Path(models) / folder;
+    if (!std::filesystem::exists((path / (GetParam() + ".io.safetensors")).string())) continue;
+    expect_outputs_of_pytorch(GetParam(), path, folder == "small" || folder == "transformers");
+  }
+}
+
+std::vector<std::string> small_and_published() {
+  auto all = names();
+  for (const std::string& name : small_networks()) all.push_back(name);
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ZooWritten, ::testing::ValuesIn(small_and_published()),
                          [](const auto& tested) { return tested.param; });
 
 TEST_P(ZooFixtures, LearnsInAFewSteps) {
