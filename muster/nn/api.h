@@ -28,6 +28,7 @@
 #include "muster/nn/model/name_pattern.h"
 #include "muster/nn/model/projection.h"
 #include "muster/nn/model/random_scope.h"
+#include "muster/nn/model/recompute.h"
 #include "muster/nn/model/resnet.h"
 #include "muster/nn/model/rms_norm.h"
 #include "muster/nn/model/rotary.h"

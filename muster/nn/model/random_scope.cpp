@@ -45,6 +45,15 @@ RandomScope::RandomScope(std::uint64_t key, at::Tensor key_tensor)
   innermost = this;
 }
 
+RandomScope::RandomScope(Position from)
+    : key_(from.key),
+      key_on_device_(from.key_on_device),
+      key_tensor_(std::move(from.key_tensor)),
+      draws_(std::move(from.draws)),
+      outer_(innermost) {
+  innermost = this;
+}
+
 RandomScope::~RandomScope() { innermost = outer_; }
 
 RandomScope* RandomScope::current() { return innermost; }

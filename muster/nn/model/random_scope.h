@@ -24,6 +24,15 @@ class RandomScope {
   /// For work that is recorded and run again in other steps (train/compiler): the scope's key is
   /// what `key_tensor` holds, int64 [1], in the same place of every recording.
   RandomScope(std::uint64_t key, at::Tensor key_tensor);
+  /// How far the draws of a scope are.
+  struct Position {
+    std::uint64_t key = 0;
+    const std::uint64_t* key_on_device = nullptr;
+    at::Tensor key_tensor{};
+    std::unordered_map<std::uint64_t, std::uint64_t> draws{};
+  };
+  /// Draws what the other scope drew from that position on.
+  explicit RandomScope(Position from);
   ~RandomScope();
   RandomScope(const RandomScope&) = delete;
   RandomScope& operator=(const RandomScope&) = delete;
@@ -51,6 +60,7 @@ class RandomScope {
   /// Whether the host has drawn by the key, so that a recording would draw the same numbers again.
   bool is_read_by_host() const { return is_read_by_host_; }
   std::uint64_t next_draw(std::uint64_t layer) { return draws_[layer]++; }
+  Position position() const { return {key_, key_on_device_, key_tensor_, draws_}; }
 
  private:
   std::uint64_t key_ = 0;

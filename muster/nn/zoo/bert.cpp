@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/nn/model/recompute.h"
 #include "muster/nn/zoo/layers_internal.h"
 
 namespace muster::zoo {
@@ -38,7 +39,7 @@ class AddedOutput : public torch::nn::Module {
   std::shared_ptr<Dropout> dropout_;
 };
 
-class BertBlock : public torch::nn::Module {
+class BertBlock : public torch::nn::Module, public Recomputable {
  public:
   explicit BertBlock(const BertOptions& options) : heads_(options.heads) {
     const std::int64_t hidden = options.hidden;
@@ -56,14 +57,19 @@ class BertBlock : public torch::nn::Module {
         "output", std::make_shared<AddedOutput>(options.mlp_units, hidden, options.dropout));
   }
 
-  torch::Tensor forward(const torch::Tensor& input, const torch::Tensor& mask) {
+  torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mask) {
+    return recomputed(*this, {x, mask},
+                      [this](auto inputs) { return block(inputs[0], inputs[1]); });
+  }
+
+ private:
+  torch::Tensor block(const torch::Tensor& input, const torch::Tensor& mask) {
     const auto attended = internal::attention(query_->forward(input), key_->forward(input),
                                               value_->forward(input), heads_, mask, dropout_);
     const auto x = attended_->forward(attended, input);
     return output_->forward(at::gelu(wide_->forward(x), "none"), x);
   }
 
- private:
   std::int64_t heads_;
   torch::nn::Linear query_{nullptr}, key_{nullptr}, value_{nullptr}, wide_{nullptr};
   std::shared_ptr<Dropout> dropout_;

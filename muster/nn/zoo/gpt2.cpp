@@ -12,6 +12,7 @@
 
 #include "muster/base/error.h"
 #include "muster/nn/model/causal_attention.h"
+#include "muster/nn/model/recompute.h"
 #include "muster/nn/zoo/layers_internal.h"
 #include "muster/nn/zoo/next_token_internal.h"
 
@@ -31,7 +32,7 @@ class TransposedDense : public torch::nn::Module {
   torch::Tensor weight_, bias_;
 };
 
-class Gpt2Block : public torch::nn::Module {
+class Gpt2Block : public torch::nn::Module, public Recomputable {
  public:
   explicit Gpt2Block(const Gpt2Options& options)
       : heads_(options.heads),
@@ -57,7 +58,13 @@ class Gpt2Block : public torch::nn::Module {
     narrow_dropout_ = internal::register_dropout(*mlp, "dropout", options.dropout);
   }
 
-  torch::Tensor forward(const torch::Tensor& input, const torch::Tensor& mask) {
+  torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mask) {
+    return recomputed(*this, {x, mask},
+                      [this](auto inputs) { return block(inputs[0], inputs[1]); });
+  }
+
+ private:
+  torch::Tensor block(const torch::Tensor& input, const torch::Tensor& mask) {
     const auto qkv = qkv_->forward(norm_1_->forward(input)).chunk(3, -1);
     const auto attended =
         internal::attention(qkv[0], qkv[1], qkv[2], heads_, mask, attention_dropout_);
@@ -66,7 +73,6 @@ class Gpt2Block : public torch::nn::Module {
     return x + internal::dropped(narrow_dropout_, narrow_->forward(wide));
   }
 
- private:
   std::int64_t heads_;
   torch::nn::LayerNorm norm_1_, norm_2_{nullptr};
   std::shared_ptr<TransposedDense> qkv_, attended_, wide_, narrow_;

@@ -9,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/nn/model/projection.h"
+#include "muster/nn/model/recompute.h"
 #include "muster/nn/model/rms_norm.h"
 #include "muster/nn/model/swiglu.h"
 #include "muster/nn/zoo/layers_internal.h"
@@ -24,7 +25,7 @@ double deviation_of_added(const LlamaOptions& options) {
   return kDeviation / std::sqrt(2.0 * static_cast<double>(options.layers));
 }
 
-class LlamaBlock : public torch::nn::Module {
+class LlamaBlock : public torch::nn::Module, public Recomputable {
  public:
   explicit LlamaBlock(const LlamaOptions& options) {
     const auto norm = [&](const char* name) {
@@ -50,13 +51,22 @@ class LlamaBlock : public torch::nn::Module {
     mlp_norm_ = norm("post_attention_layernorm");
   }
 
-  torch::Tensor forward(const torch::Tensor& input, const RotaryAngles& angles,
+  torch::Tensor forward(const torch::Tensor& x, const RotaryAngles& angles,
                         const torch::Tensor& mask, KeyValues* seen) {
+    // Keys and values would be added to `seen` a second time.
+    if (seen != nullptr) return block(x, angles, mask, seen);
+    return recomputed(*this, {x, angles.cosines, angles.sines, mask}, [this](auto inputs) {
+      return block(inputs[0], {inputs[1], inputs[2]}, inputs[3], nullptr);
+    });
+  }
+
+ private:
+  torch::Tensor block(const torch::Tensor& input, const RotaryAngles& angles,
+                      const torch::Tensor& mask, KeyValues* seen) {
     const auto x = input + attention_->forward(attention_norm_->forward(input), angles, mask, seen);
     return x + mlp_->forward(mlp_norm_->forward(x));
   }
 
- private:
   std::shared_ptr<RmsNorm> attention_norm_, mlp_norm_;
   std::shared_ptr<CausalAttention> attention_;
   std::shared_ptr<SwiGlu> mlp_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/nn/model/recompute.h"
 #include "muster/nn/zoo/image_network_internal.h"
 #include "muster/nn/zoo/layers_internal.h"
 
@@ -48,7 +49,7 @@ class PackedAttention : public torch::nn::Module {
 
 /// Attention and two dense layers "mlp.0" and "mlp.3", each normalised before and added to its
 /// input.
-class EncoderBlock : public torch::nn::Module {
+class EncoderBlock : public torch::nn::Module, public Recomputable {
  public:
   explicit EncoderBlock(const VisionTransformerOptions& options)
       : norm_1_(register_module("ln_1", layer_norm(options.hidden))),
@@ -68,7 +69,12 @@ class EncoderBlock : public torch::nn::Module {
     }
   }
 
-  torch::Tensor forward(const torch::Tensor& input) {
+  torch::Tensor forward(const torch::Tensor& x) {
+    return recomputed(*this, {x}, [this](auto inputs) { return block(inputs[0]); });
+  }
+
+ private:
+  torch::Tensor block(const torch::Tensor& input) {
     const auto x =
         input + internal::dropped(dropout_, attention_->forward(norm_1_->forward(input)));
     const auto wide =
@@ -76,7 +82,6 @@ class EncoderBlock : public torch::nn::Module {
     return x + internal::dropped(narrow_dropout_, narrow_->forward(wide));
   }
 
- private:
   torch::nn::LayerNorm norm_1_;
   std::shared_ptr<PackedAttention> attention_;
   torch::nn::LayerNorm norm_2_;

@@ -19,6 +19,7 @@
 #include "muster/nn/model/head.h"
 #include "muster/nn/model/module_variables.h"
 #include "muster/nn/model/random_scope.h"
+#include "muster/nn/model/recompute.h"
 #include "muster/nn/model/seeded_module.h"
 #include "muster/nn/weights/weight_tensor.h"
 #include "muster/nn/zoo/small_networks_fake.h"
@@ -148,6 +149,36 @@ TEST_P(ZooFixtures, LearnsInAFewSteps) {
   double last = first;
   for (std::int64_t number = 1; number < 20; ++number) last = step(number);
   EXPECT_LT(last, 0.8 * first);
+}
+
+std::vector<at::Tensor> gradients_of(const std::string& name, const std::string& recompute) {
+  at::manual_seed(1);
+  const auto network = small_network(name);
+  seed_modules(*network, 1);
+  network->train();
+  if (!recompute.empty()) {
+    EXPECT_EQ(recompute_modules(*network, recompute), 2U) << name;
+  }
+  const RandomScope scope(1, 0, 0);
+  const auto [features, output] = input_and_output(name);
+  const at::Tensor loss = (network->forward(features) - output.sign()).square().mean();
+  loss.backward();
+  std::vector<at::Tensor> gradients{loss.detach()};
+  for (const at::Tensor& parameter : network->parameters()) gradients.push_back(parameter.grad());
+  return gradients;
+}
+
+TEST(ZooRecompute, BlocksThatAreComputedAgainGiveTheSameGradients) {
+  const std::map<std::string, std::string> blocks{{"gpt2", R"(.*\.h\.\d+)"},
+                                                  {"bert_base", R"(.*\.layer\.\d+)"},
+                                                  {"llama", ".*layers.*"},
+                                                  {"vit_b_16", R"(encoder\.layers\..*)"}};
+  for (const auto& [name, pattern] : blocks) {
+    const auto kept = gradients_of(name, "");
+    const auto again = gradients_of(name, pattern);
+    ASSERT_EQ(kept.size(), again.size());
+    for (std::size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(kept[i].equal(again[i])) << name;
+  }
 }
 
 // transformers 4.40, BertForSequenceClassification with one layer.
