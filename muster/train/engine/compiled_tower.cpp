@@ -113,6 +113,7 @@ std::vector<compiler::Geometry> layout_of(const Tensors& inputs) {
 }  // namespace
 
 std::string CompiledTower::obstacle(const TowerOptions& options, const Model& model) {
+  if (!options.recompute.empty()) return "activations are computed again";
   if (options.zero_debias_batch_norm) return "zero_debias_batch_norm has another share every step";
   if (options.precision == ComputeType::kFloat16) {
     return "the scale of float16 is decided every step";

@@ -171,6 +171,10 @@ struct RunConfig {
   ClusterConfig cluster{};
   /// In a collective on CPUs, whose tasks see one model_dir. One process has nothing to divide.
   Sharding sharding = Sharding::kOff;
+  /// Names of modules, as a regular expression, that compute their forward again in the backward
+  /// instead of keeping activations until then: Recomputable. The weights are the same. On CPUs.
+  /// Empty: none.
+  std::string recompute{};
   /// Hyperparameters that TensorBoard's page "hparams" shows of the run beside those that the
   /// estimator knows: names and values of the program's flags, such as "train_batch_size", "128".
   std::map<std::string, std::string> hparams{};

@@ -177,6 +177,9 @@ void add_run_flags(FlagSet& set, RunFlags& flags) {
                    "In a cluster without ps: what each task holds a part of; optimizer: slots and "
                    "moving averages; gradients: their sums too")
       .one_of({kShardings[0], kShardings[1], kShardings[2]});
+  set.add_standard("--recompute", &flags.recompute,
+                   "Modules of this name, a regular expression, compute their activations again in "
+                   "the backward and keep less until then");
   add_saving_flags(set, flags);
   add_cluster_flags(set, flags.cluster);
   set.add_verbosity();
@@ -196,6 +199,7 @@ RunConfig run_config(const RunFlags& flags) {
        .devices = {.names = flags.devices, .concurrent_replicas = flags.concurrent_replicas}});
   config.cluster = cluster_config(flags.cluster, std::move(config.cluster.task));
   config.sharding = sharding_of(flags.sharding);
+  config.recompute = flags.recompute;
   if (config.sharding != Sharding::kOff && config.cluster.task.num_ps_replicas > 0) {
     throw UsageError(
         "--sharding={}: the cluster's ps hold a part of everything each; leave out the flag or the "

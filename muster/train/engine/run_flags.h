@@ -67,6 +67,8 @@ struct RunFlags {
   std::string compile{};
   /// --sharding: "off", "optimizer" or "gradients", RunConfig::sharding
   std::string sharding = "off";
+  /// --recompute: RunConfig::recompute
+  std::string recompute{};
   /// --save-checkpoints-steps and --save-checkpoints-secs, as in CheckpointConfig
   std::optional<std::int64_t> save_checkpoints_steps{};
   std::optional<std::int64_t> save_checkpoints_secs{};

@@ -112,6 +112,7 @@ TEST(RunFlags, SayWhatTasksHoldAPartOf) {
   EXPECT_EQ(run_config({.job_dir = "a", .sharding = "optimizer"}).sharding, Sharding::kOptimizer);
   EXPECT_EQ(run_config({.job_dir = "a", .sharding = "gradients"}).sharding, Sharding::kGradients);
   EXPECT_THROW(run_config({.job_dir = "a", .sharding = "slots"}), UsageError);
+  EXPECT_EQ(run_config({.job_dir = "a", .recompute = "layers.*"}).recompute, "layers.*");
 }
 
 TEST(RunFlags, ThatWereNotGivenAreTheDefaultsOfARunConfig) {

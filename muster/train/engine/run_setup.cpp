@@ -56,6 +56,7 @@ TowerOptions resolve(const RunConfig& config, const ModelFactory& model,
                      const std::optional<RunState>& saved) {
   TowerOptions options{.seed = config.seed(),
                        .precision = config.reproducibility.precision,
+                       .recompute = config.recompute,
                        .devices = tower_devices(config, model),
                        .variable_strategy = config.devices.variable_strategy,
                        .logical_devices = config.devices.logical_devices,
@@ -65,6 +66,12 @@ TowerOptions resolve(const RunConfig& config, const ModelFactory& model,
   if (config.reproducibility.precision == ComputeType::kFloat16 && !options.on_gpus()) {
     throw InvalidArgument(
         "RunConfig: precision float16 needs a GPU, and this run has none; use bfloat16");
+  }
+  if (!options.recompute.empty() && options.on_gpus()) {
+    throw Unimplemented(
+        "RunConfig: recompute \"{}\" works on CPUs so far, and this task has {}; set "
+        "RunConfig::devices.names to cpu, or leave recompute empty",
+        options.recompute, describe(options.devices));
   }
   const std::int64_t tasks =
       config.cluster.train_distribute ? config.cluster.task.num_worker_replicas : 1;

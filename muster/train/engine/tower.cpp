@@ -15,6 +15,7 @@
 #include "muster/nn/model/gradient_listener.h"
 #include "muster/nn/model/head.h"
 #include "muster/nn/model/random_scope.h"
+#include "muster/nn/model/recompute.h"
 #include "muster/train/compiler/recorder.h"
 #include "muster/train/engine/seeded_model.h"
 
@@ -53,6 +54,12 @@ Tower::Tower(std::shared_ptr<Model> model, const Variables& variables, const Tow
       buffers_(model_->buffers()),
       norms_(*model_) {
   if (options.releases_gradients) attached_.release_gradients();
+  if (!options.recompute.empty()) {
+    const std::size_t modules = recompute_modules(*model_, options.recompute);
+    if (slot.says)
+      log::info("{} modules compute their activations again: recompute=\"{}\"", modules,
+                options.recompute);
+  }
   if (slot.device.is_cuda()) feed_.emplace(slot.device);
   if (slot.device.is_cuda() && !slot.is_away && options.shared) {
     buckets_ = std::make_unique<GradientBuckets>(variables, attached_, slot.device);

@@ -3,6 +3,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "muster/nn/model/model_factory.h"
@@ -26,6 +27,8 @@ struct TowerOptions {
   bool may_discard = false;
   /// Whether other processes run some of the replicas, now these and now those.
   bool shared = false;
+  /// See RunConfig.
+  std::string recompute{};
   /// Whether a tower on the CPU has memory for its gradients from their backward until they are
   /// added or sent, instead of always: RunConfig::sharding.
   bool releases_gradients = false;

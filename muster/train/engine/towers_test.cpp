@@ -3,12 +3,16 @@
 #include <gmock/gmock.h>
 
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/nn/model/recompute.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/train/engine/run_state.h"
 #include "muster/train/engine/tower_options.h"
@@ -66,6 +70,60 @@ TEST(CpuTowers, LeaveTheMemoryOfGradientsToTheResultWhereTheyReleaseIt) {
     EXPECT_GT(kept.sums.at({0, 3})->flat.use_count(), 1U);
     EXPECT_TRUE(first_step(releasing).sums.at({0, 3})->flat.equal(flat)) << "a second time";
   }
+}
+
+/// A layer that can be computed again, with dropout and batch norm.
+struct AgainNet : Model {
+  struct Layer : torch::nn::Module, Recomputable {
+    Layer() {
+      norm = register_module("norm", torch::nn::BatchNorm1d(kInputs));
+      dropout = register_module("dropout", std::make_shared<Dropout>(0.25));
+    }
+    torch::Tensor forward(const torch::Tensor& x) {
+      return recomputed(*this, {x}, [this](auto inputs) {
+        ++forwards;
+        return torch::sigmoid(dropout->forward(norm->forward(inputs[0])));
+      });
+    }
+    torch::nn::BatchNorm1d norm{nullptr};
+    std::shared_ptr<Dropout> dropout;
+    std::int64_t forwards = 0;
+  };
+
+  explicit AgainNet(std::shared_ptr<std::int64_t> count = nullptr) : forwards(std::move(count)) {
+    layer = register_module("layer", std::make_shared<Layer>());
+    logits = register_module("logits", torch::nn::Linear(kInputs, kClasses));
+  }
+  ~AgainNet() override {
+    if (forwards) *forwards += layer->forwards;
+  }
+  bool draws_from_libtorch() const override { return false; }
+  torch::Tensor forward(const Features& x) override {
+    return logits->forward(layer->forward(x.tensor("x")));
+  }
+  std::shared_ptr<std::int64_t> forwards;
+  std::shared_ptr<Layer> layer;
+  torch::nn::Linear logits{nullptr};
+};
+
+TEST(CpuTowers, ComputeAgainTheModulesThatAreNamedWithTheSameBits) {
+  const TempDir folder;
+  const auto forwards_of = [&](const std::string& name, const std::string& recompute) {
+    const auto forwards = std::make_shared<std::int64_t>(0);
+    EstimatorOptions options = small_options();
+    options.model = [forwards] { return std::make_shared<AgainNet>(forwards); };
+    RunConfig config = quiet_config(folder / name);
+    config.reproducibility.replicas = 2;
+    config.recompute = recompute;
+    Estimator(options, config).train(training_input, {.max_steps = 5});
+    return *forwards;
+  };
+  EXPECT_EQ(forwards_of("kept", ""), 10);
+  EXPECT_EQ(forwards_of("again", "lay.*"), 20);
+  EXPECT_EQ(latest_values(folder / "kept"), latest_values(folder / "again"));
+  EXPECT_THAT(error_of([&] { forwards_of("none", "layers"); }),
+              HasSubstr("recompute \"layers\" is the name of no module that can be computed again; "
+                        "such are layer"));
 }
 
 // Batches whose rows have fewer values than the model's first layer takes.
