@@ -16,7 +16,8 @@ install(FILES "${PROJECT_BINARY_DIR}/muster-config.cmake" "${PROJECT_BINARY_DIR}
         DESTINATION "${folder}")
 # Files by which programs of users compile fast.
 if(MUSTER_WITH_TORCH)
-  install(FILES "${CMAKE_CURRENT_LIST_DIR}/muster_clang.cmake" "${CMAKE_CURRENT_LIST_DIR}/muster_precompiled.cmake"
+  install(FILES "${CMAKE_CURRENT_LIST_DIR}/muster_clang.cmake" "${CMAKE_CURRENT_LIST_DIR}/muster_mold.cmake"
+                "${CMAKE_CURRENT_LIST_DIR}/muster_precompiled.cmake"
                 "${CMAKE_CURRENT_LIST_DIR}/clang_prelude.h"
                 "${CMAKE_CURRENT_LIST_DIR}/clang_bits.h" DESTINATION "${folder}")
   install(PROGRAMS "${CMAKE_CURRENT_LIST_DIR}/compile_with" "${CMAKE_CURRENT_LIST_DIR}/compile_with_clang"

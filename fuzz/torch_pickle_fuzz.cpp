@@ -10,7 +10,7 @@
 
 namespace {
 
-// What files of any size may take beside eight times their bytes.
+// Memory that a file of any size may take beside eight times its bytes.
 constexpr std::size_t kBaseBytes = 16384;
 
 }  // namespace
