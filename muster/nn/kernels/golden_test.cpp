@@ -98,7 +98,7 @@ NormalisedConvolution normalised(std::int64_t channels, std::uint64_t seed) {
 
 TEST(Golden, ResidualUnits) {
   const at::Tensor input = noise({2, 8, 8, 8}, 1);
-  ASSERT_TRUE(residual_unit_takes(input, 1));
+  ASSERT_TRUE(residual_unit_takes(input, 8, 1));
   const NormalisedConvolution first = normalised(8, 10), second = normalised(8, 20);
   const UnitForward forward = residual_unit(input, first, second, 1);
   const UnitBackward back =
@@ -109,6 +109,32 @@ TEST(Golden, ResidualUnits) {
                .avx2 = "c747d3c16fcb19ba68a06a119f0071b671f47d4496aba7aed9dfcd5d9621e9a0",
                .baseline = "7b3ff262edb5008a67e3315c9fa6a0fa8e8e27ed187ab278a62f0ccdc69601a6",
                .neon = "c747d3c16fcb19ba68a06a119f0071b671f47d4496aba7aed9dfcd5d9621e9a0"});
+}
+
+TEST(Golden, ResidualUnitsChannelsLast) {
+  const auto images = [](at::IntArrayRef shape, std::uint64_t seed) {
+    return noise(shape, seed).contiguous(at::MemoryFormat::ChannelsLast);
+  };
+  const at::Tensor input = images({9, 16, 6, 10}, 1);
+  ASSERT_TRUE(residual_unit_takes(input, 32, 2));
+  const NormalisedConvolution first{.weight = noise({32, 16, 3, 3}, 10),
+                                    .gamma = noise({32}, 11),
+                                    .beta = noise({32}, 12),
+                                    .running_mean = at::zeros({32}),
+                                    .running_variance = at::ones({32})};
+  const NormalisedConvolution second = normalised(32, 20);
+  const UnitForward forward = residual_unit(input, first, second, 2);
+  const UnitBackward back =
+      residual_unit_backward(images({9, 32, 3, 5}, 2), input, forward, first, second, 2);
+  // The order of all sums is that of pixels and weights, whatever registers hold.
+  constexpr std::string_view kFused =
+      "016c0003cc130af6ec96985424929ba4b68cb6269a6c345abb3101833be6a8e9";
+  expect_kept({forward.output, first.running_mean, second.running_variance, back.input,
+               back.first.weight, back.first.gamma, back.second.weight, back.second.beta},
+              {.avx512 = kFused,
+               .avx2 = kFused,
+               .baseline = "d7100afb7685267bd0532632434d3e8e0d2cde3ee3e0aeccce9c6968bd41510b",
+               .neon = kFused});
 }
 
 }  // namespace

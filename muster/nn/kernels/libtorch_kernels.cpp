@@ -202,4 +202,7 @@ KernelScope::~KernelScope() {
 
 bool uses_libtorch_kernels() { return ours(); }
 
+UnitOrder residual_unit_order() { return ours() ? UnitOrder::kContiguous : UnitOrder::kNone; }
+std::string_view residual_unit_loops() { return {}; }
+
 }  // namespace muster::kernels

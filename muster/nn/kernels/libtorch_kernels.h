@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string_view>
+
 namespace muster::kernels {
 
 /// Whether this build has kernels to put instead of libtorch's own.
@@ -21,9 +23,25 @@ class KernelScope {
   ~KernelScope();
   KernelScope(const KernelScope&) = delete;
   KernelScope& operator=(const KernelScope&) = delete;
+
+ private:
+  /// Whether ours were in use on this thread before, where scopes do not ask other threads.
+  [[maybe_unused]] bool before_ = false;
 };
 
 /// Whether ours are in use: false outside of scopes.
 bool uses_libtorch_kernels();
+
+/// Order in memory of the images for which residual units (residual_unit.h) are faster than
+/// libtorch's layers on this processor, as was measured (docs/performance.md).
+enum class UnitOrder { kNone, kContiguous, kChannelsLast };
+
+/// The order in the scope of this thread; kNone outside of scopes, and where libtorch's kernels are
+/// wanted.
+UnitOrder residual_unit_order();
+
+/// The loops that a scope with our kernels trains residual units by, where all other layers stay
+/// libtorch's: "avx2". Empty where there are none, and where all of our kernels are used.
+std::string_view residual_unit_loops();
 
 }  // namespace muster::kernels

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "muster/base/error.h"
+#include "muster/nn/kernels/tiles_internal.h"
 
 namespace muster::kernels {
 namespace {
@@ -35,14 +36,24 @@ class LibtorchKernels : public ::testing::Test {
   }
 };
 
-// docs/performance.md has the measurements; on x86-64 oneDNN is ahead with any number of threads.
-TEST(DefaultKernels, AreOursOnArm64AndLibtorchsElsewhere) {
+// docs/performance.md has the measurements; on x86-64 oneDNN is ahead with any number of threads,
+// but for whole residual units on processors whose loops were measured.
+TEST(DefaultKernels, AreOursOnArm64AndLibtorchsElsewhereButForResidualUnits) {
 #if defined(__aarch64__)
   EXPECT_TRUE(has_libtorch_kernels());
+  EXPECT_EQ(residual_unit_loops(), "");
 #else
   EXPECT_FALSE(has_libtorch_kernels());
+  EXPECT_EQ(residual_unit_order(), UnitOrder::kNone);
+  const bool measured = std::string_view(tiles().name) == "avx2";
+  EXPECT_EQ(residual_unit_loops(), measured ? "avx2" : "");
   const KernelScope ours(true);
-  const KernelScope theirs(false);
+  EXPECT_EQ(residual_unit_order(), measured ? UnitOrder::kChannelsLast : UnitOrder::kNone);
+  {
+    const KernelScope theirs(false);
+    EXPECT_EQ(residual_unit_order(), UnitOrder::kNone);
+  }
+  EXPECT_EQ(residual_unit_order(), measured ? UnitOrder::kChannelsLast : UnitOrder::kNone);
   EXPECT_FALSE(uses_libtorch_kernels());
 #endif
 }

@@ -8,8 +8,10 @@
 #include <cmath>
 #include <vector>
 
+#include "muster/nn/kernels/channels_last_unit_internal.h"
 #include "muster/nn/kernels/convolution.h"
 #include "muster/nn/kernels/panels_internal.h"
+#include "muster/nn/kernels/residual_sums_internal.h"
 #include "muster/nn/kernels/scratch_internal.h"
 
 namespace muster::kernels {
@@ -68,31 +70,6 @@ struct Planes {
   std::int64_t height, width, columns, floats;
 };
 
-/// The sum of a channel's values in every image, [image][channel], and something squared or
-/// multiplied beside it.
-struct ImageSums {
-  ImageSums(std::int64_t batch_, std::int64_t channels_)
-      : batch(batch_),
-        channels(channels_),
-        sums(static_cast<std::size_t>(batch * channels)),
-        products(sums.size()) {}
-
-  std::size_t place(std::int64_t image, std::int64_t channel) const {
-    return static_cast<std::size_t>(image * channels + channel);
-  }
-
-  /// Over the images in their order.
-  double sum_of(const std::vector<double>& values, std::int64_t channel) const {
-    double result = 0;
-    for (std::int64_t n = 0; n < batch; ++n) result += values[place(n, channel)];
-    return result;
-  }
-
-  std::int64_t batch, channels;
-  std::vector<double> sums;
-  std::vector<double> products;
-};
-
 /// Sums and squares around an image's own mean: taking the batch's mean would need another pass
 /// over memory, taking none would lose digits.
 void note_moments(const Planes& planes, const float* image_channel, std::int64_t image,
@@ -135,36 +112,6 @@ class Lines {
   const float* beta_;
 };
 
-void update_running(const at::Tensor& running, std::int64_t channel, double value,
-                    double momentum) {
-  float& place = running.data_ptr<float>()[channel];
-  place = static_cast<float>(momentum * value + (1 - momentum) * place);
-}
-
-// The batch's mean and deviation, and the running ones with them.
-void finish_moments(const Planes& planes, const ImageSums& moments,
-                    const NormalisedConvolution& layer, NormalisedImages& images) {
-  const auto pixels = static_cast<double>(planes.pixels());
-  const double count = static_cast<double>(moments.batch) * pixels;
-  images.mean = at::empty({moments.channels}, images.convolved.options());
-  images.inverse_deviation = at::empty({moments.channels}, images.convolved.options());
-  for (std::int64_t c = 0; c < moments.channels; ++c) {
-    const double mean = moments.sum_of(moments.sums, c) / count;
-    double squares = moments.sum_of(moments.products, c);
-    for (std::int64_t n = 0; n < moments.batch; ++n) {
-      const double distance = moments.sums[moments.place(n, c)] / pixels - mean;
-      squares += pixels * distance * distance;
-    }
-    const double variance = squares / count;
-    images.mean.data_ptr<float>()[c] = static_cast<float>(mean);
-    images.inverse_deviation.data_ptr<float>()[c] =
-        static_cast<float>(1 / std::sqrt(variance + layer.epsilon));
-    update_running(layer.running_mean, c, mean, layer.momentum);
-    update_running(layer.running_variance, c, variance * count / std::max(count - 1, 1.0),
-                   layer.momentum);
-  }
-}
-
 /// dx = scale * (dy - offset - slope * (x - mean)).
 struct UnitGradientLine {
   Vector scale, offset, slope, mean;
@@ -174,33 +121,11 @@ struct UnitGradientLine {
 struct GradientLines {
   UnitGradientLine of(std::int64_t c) const {
     const auto i = static_cast<std::size_t>(c);
-    return {splat(scale[i]), splat(offset[i]), splat(slope[i]), splat(mean[i])};
+    return {splat(values.scale[i]), splat(values.offset[i]), splat(values.slope[i]),
+            splat(values.mean[i])};
   }
-  std::vector<float> scale, offset, slope, mean;
+  GradientLineValues values;
 };
-
-/// From the sums of dy and of dy * (x - mean): the gradients of gamma and beta, and what brings dy
-/// through the normalisation.
-GradientLines finish_gradients(const Planes& planes, const ImageSums& sums,
-                               const NormalisedConvolution& layer, const NormalisedImages& images,
-                               NormalisedGradients& gradients) {
-  const double count = static_cast<double>(sums.batch) * static_cast<double>(planes.pixels());
-  gradients.gamma = at::empty({sums.channels}, images.mean.options());
-  gradients.beta = at::empty({sums.channels}, images.mean.options());
-  GradientLines lines;
-  for (std::int64_t c = 0; c < sums.channels; ++c) {
-    const double sum = sums.sum_of(sums.sums, c);
-    const double product = sums.sum_of(sums.products, c);
-    const double inverse = images.inverse_deviation.data_ptr<float>()[c];
-    gradients.gamma.data_ptr<float>()[c] = static_cast<float>(product * inverse);
-    gradients.beta.data_ptr<float>()[c] = static_cast<float>(sum);
-    lines.scale.push_back(static_cast<float>(inverse * layer.gamma.data_ptr<float>()[c]));
-    lines.offset.push_back(static_cast<float>(sum / count));
-    lines.slope.push_back(static_cast<float>(product * inverse * inverse / count));
-    lines.mean.push_back(images.mean.data_ptr<float>()[c]);
-  }
-  return lines;
-}
 
 /// The data of a tensor [batch, channels, height, width], by image and channel.
 template <typename Float>
@@ -619,7 +544,7 @@ NormalisedImages strided_layer(const at::Tensor& input, const NormalisedConvolut
   for_images_and_channels(images.convolved, [&](std::int64_t n, std::int64_t c) {
     note_moments(planes, convolved.at(n, c), n, c, moments);
   });
-  finish_moments(planes, moments, layer, images);
+  finish_moments(planes.pixels(), moments, layer, images);
   return images;
 }
 
@@ -656,19 +581,26 @@ NormalisedImages normalised_images(const at::Tensor& like, const NormalisedConvo
   ImageSums moments(like.size(0), layer.weight.size(0));
   NormalisedImages images{
       .convolved = convolve_images(planes, like.size(0), layer.weight, pixels_of, moments)};
-  finish_moments(planes, moments, layer, images);
+  finish_moments(planes.pixels(), moments, layer, images);
   return images;
 }
 
 }  // namespace
 
-bool residual_unit_takes(const at::Tensor& input, std::int64_t stride) {
+bool residual_unit_takes(const at::Tensor& input, std::int64_t outputs, std::int64_t stride) {
+  if (channels_last::is_in_order(input)) return channels_last::takes(input, outputs, stride);
   return input.dim() == 4 && input.device().is_cpu() && input.scalar_type() == at::kFloat &&
          input.is_contiguous() && input.numel() > 0 && (stride == 1 || stride == 2) &&
          input.size(2) % stride == 0 && input.size(3) % (stride * kUnitLanes) == 0;
 }
 
+bool normalised_layer_takes(const at::Tensor& input, std::int64_t outputs) {
+  if (channels_last::is_in_order(input)) return channels_last::layer_takes(input, outputs);
+  return residual_unit_takes(input, outputs, /*stride=*/1);
+}
+
 LayerForward normalised_layer(const at::Tensor& input, const NormalisedConvolution& layer) {
+  if (channels_last::is_in_order(input)) return channels_last::normalised_layer(input, layer);
   LayerForward forward;
   forward.layer = normalised_images(input, layer, plain(Source(input)));
   forward.output = at::empty_like(forward.layer.convolved);
@@ -688,11 +620,15 @@ LayerBackward normalised_layer_backward(const at::Tensor& output_gradient, const
                                         const LayerForward& forward,
                                         const NormalisedConvolution& layer,
                                         bool input_gradient_wanted) {
+  if (channels_last::is_in_order(input)) {
+    return channels_last::normalised_layer_backward(output_gradient, input, forward, layer,
+                                                    input_gradient_wanted);
+  }
   LayerBackward result;
   const Planes planes(input);
-  const auto lines =
-      finish_gradients(planes, sums_behind_relu(output_gradient, forward.output, forward.layer),
-                       layer, forward.layer, result.layer);
+  const auto lines = GradientLines{finish_gradients(
+      planes.pixels(), sums_behind_relu(output_gradient, forward.output, forward.layer), layer,
+      forward.layer, result.layer)};
   if (input_gradient_wanted) result.input = at::empty_like(input);
   const auto take = [&](std::int64_t n, std::int64_t c, const float* row, const float*) {
     float* const to = Target(result.input).at(n, c);
@@ -709,6 +645,9 @@ LayerBackward normalised_layer_backward(const at::Tensor& output_gradient, const
 
 UnitForward residual_unit(const at::Tensor& input, const NormalisedConvolution& first,
                           const NormalisedConvolution& second, std::int64_t stride) {
+  if (channels_last::is_in_order(input)) {
+    return channels_last::residual_unit(input, first, second, stride);
+  }
   UnitForward forward;
   forward.first = stride == 1 ? normalised_images(input, first, plain(Source(input)))
                               : strided_layer(input, first, stride);
@@ -722,14 +661,18 @@ UnitForward residual_unit(const at::Tensor& input, const NormalisedConvolution& 
 UnitBackward residual_unit_backward(const at::Tensor& output_gradient, const at::Tensor& input,
                                     const UnitForward& forward, const NormalisedConvolution& first,
                                     const NormalisedConvolution& second, std::int64_t stride) {
+  if (channels_last::is_in_order(input)) {
+    return channels_last::residual_unit_backward(output_gradient, input, forward, first, second,
+                                                 stride);
+  }
   UnitBackward result;
   const Planes planes(forward.output);
   const std::int64_t batch = input.size(0);
   const Source dy(output_gradient), output(forward.output);
   const Source first_convolved(forward.first.convolved);
-  const auto second_lines =
-      finish_gradients(planes, sums_behind_relu(output_gradient, forward.output, forward.second),
-                       second, forward.second, result.second);
+  const auto second_lines = GradientLines{finish_gradients(
+      planes.pixels(), sums_behind_relu(output_gradient, forward.output, forward.second), second,
+      forward.second, result.second)};
 
   // Gradient that reaches the first normalisation's result, after its ReLU.
   at::Tensor middle = at::empty_like(forward.first.convolved);
@@ -755,8 +698,8 @@ UnitBackward residual_unit_backward(const at::Tensor& output_gradient, const at:
         middle_sums.sums[middle_sums.place(n, c)] = total(sum);
         middle_sums.products[middle_sums.place(n, c)] = total(product);
       });
-  const auto first_lines =
-      finish_gradients(planes, middle_sums, first, forward.first, result.first);
+  const auto first_lines = GradientLines{
+      finish_gradients(planes.pixels(), middle_sums, first, forward.first, result.first)};
 
   if (stride != 1) {
     result.input = strided_backward(middle, output_gradient, input, forward, first_lines, first,

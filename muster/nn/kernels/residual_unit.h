@@ -6,10 +6,10 @@
 
 namespace muster::kernels {
 
-// Parts of a residual network in training, for contiguous float32 [batch, channels, height, width]
-// on the CPU. Normalisation, ReLU and the sum with the shortcut have no passes over memory of their
-// own where that can be: they are done while a convolution reads or writes an image. The bits are
-// the same for any number of threads.
+// Parts of a residual network in training, for float32 [batch, channels, height, width] on the CPU,
+// contiguous or channels last; results are in the order of the input. Normalisation, ReLU and the
+// sum with the shortcut have no passes over memory of their own where that can be: they are done
+// while a convolution reads or writes an image. The bits are the same for any number of threads.
 
 /// A 3x3 convolution without a bias, with one pixel of zeros around the image, and the batch norm
 /// after it.
@@ -40,9 +40,12 @@ struct NormalisedGradients {
   at::Tensor beta{};
 };
 
-/// Whether the functions below take images of this tensor's type and size with such a stride: 1, or
-/// 2 where height and width are even.
-bool residual_unit_takes(const at::Tensor& input, std::int64_t stride);
+/// Whether residual_unit() takes images of this tensor's type, size and order in memory with such a
+/// stride: 1, or 2 where height and width are even. Contiguous ones have a width that is a multiple
+/// of 4, others as many channels as fill vectors of this processor.
+bool residual_unit_takes(const at::Tensor& input, std::int64_t outputs, std::int64_t stride);
+/// Whether normalised_layer() does.
+bool normalised_layer_takes(const at::Tensor& input, std::int64_t outputs);
 
 /// relu(norm(convolution(input))), with a stride of 1.
 struct LayerForward {

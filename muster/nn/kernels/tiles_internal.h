@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "muster/nn/kernels/channel_loops_internal.h"
+
 namespace muster::kernels {
 
 /// Weights of one side of a kernel of 3x3.
@@ -112,6 +114,8 @@ struct Tiles {
   /// kRowPanels panels one after the other and the narrow one after them: one pixel would fill an
   /// eighth of a tile.
   void (*row)(std::int64_t depth, const float* pixel, const RowPanels& panels, float* sums);
+
+  ChannelLoops channel_loops;
 };
 
 /// The best for the processor this runs on. MUSTER_CPU_TILES=NAME asks for another, for tests.

@@ -4,6 +4,7 @@
 // nothing in here may have external linkage, or the linker could take the wrong one.
 #include <cstdint>
 
+#include "muster/nn/kernels/channel_loops_template_internal.h"
 #include "muster/nn/kernels/tiles_internal.h"
 
 namespace muster::kernels {
@@ -292,7 +293,8 @@ struct TileLoops {
             .pixel_vectors = kPixelVectors,
             .pixels = pixels<kPixelVectors>,
             .narrow_pixels = pixels<1>,
-            .row = row};
+            .row = row,
+            .channel_loops = ChannelLoopsOf<kBytes, kRows, kVectors>::table()};
   }
 };
 

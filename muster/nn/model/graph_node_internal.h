@@ -33,11 +33,12 @@ inline void set_node(at::Tensor& output, std::unique_ptr<torch::autograd::Node> 
   torch::autograd::set_history(output, shared);
 }
 
-/// Whether a kernel of ours may read this tensor's memory as it is: contiguous float32 on the CPU,
-/// without a forward-mode derivative, outside of an OperationsScope.
-inline bool is_plain(const at::Tensor& tensor) {
+/// Whether a kernel of ours may read this tensor's memory as it is: contiguous float32 on the CPU
+/// (or in the given order), without a forward-mode derivative, outside of an OperationsScope.
+inline bool is_plain(const at::Tensor& tensor,
+                     at::MemoryFormat order = at::MemoryFormat::Contiguous) {
   return !kernels::wants_operations() && tensor.device().is_cpu() &&
-         tensor.scalar_type() == at::kFloat && tensor.is_contiguous() &&
+         tensor.scalar_type() == at::kFloat && tensor.is_contiguous(order) &&
          !tensor._fw_grad(0).defined();
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,6 +67,10 @@ class ResidualNode : public torch::autograd::Node {
     }
     return result;
   }
+  // A gradient in the order in memory in which the kernels gave the output.
+  static at::Tensor in_order_of(const at::Tensor& output, const at::Tensor& gradient) {
+    return gradient.contiguous(output.suggest_memory_format());
+  }
   variable_list no_gradients() const { return variable_list(1 + 3 * layers_.size()); }
 
  private:
@@ -82,8 +87,9 @@ struct LayerNode : public ResidualNode {
 
   variable_list apply(variable_list&& gradients) override {
     if (!gradients[0].defined()) return no_gradients();
-    const auto backward = kernels::normalised_layer_backward(
-        gradients[0].contiguous(), input(), forward, layer(0), task_should_compute_output(0));
+    const auto backward =
+        kernels::normalised_layer_backward(in_order_of(forward.output, gradients[0]), input(),
+                                           forward, layer(0), task_should_compute_output(0));
     return in_order(backward.input, {backward.layer});
   }
 };
@@ -100,8 +106,8 @@ struct UnitNode : public ResidualNode {
 
   variable_list apply(variable_list&& gradients) override {
     if (!gradients[0].defined()) return no_gradients();
-    const auto backward = kernels::residual_unit_backward(gradients[0].contiguous(), input(),
-                                                          forward, layer(0), layer(1), stride);
+    const auto backward = kernels::residual_unit_backward(
+        in_order_of(forward.output, gradients[0]), input(), forward, layer(0), layer(1), stride);
     return in_order(backward.input, {backward.first, backward.second});
   }
 };
@@ -143,13 +149,31 @@ at::Tensor with_node(const at::Tensor& input, const std::vector<NormalisedConvol
   return output;
 }
 
+// The order in which nodes take their input, if there may be any.
+std::optional<at::MemoryFormat> order_of_nodes() {
+  const kernels::UnitOrder order = kernels::residual_unit_order();
+  if (order == kernels::UnitOrder::kNone || kernels::wants_operations() ||
+      torch::jit::tracer::isTracing() || compat::autocast_is_on_for_cpu()) {
+    return std::nullopt;
+  }
+  return order == kernels::UnitOrder::kContiguous ? at::MemoryFormat::Contiguous
+                                                  : at::MemoryFormat::ChannelsLast;
+}
+
 }  // namespace
+
+bool residual_nodes_want_channels_last() {
+  return order_of_nodes() == at::MemoryFormat::ChannelsLast;
+}
 
 bool residual_node_takes(const at::Tensor& input, std::int64_t stride,
                          const std::vector<NormalisedConvolution>& layers) {
-  return kernels::uses_libtorch_kernels() && kernels::residual_unit_takes(input, stride) &&
-         is_plain(input) && !torch::jit::tracer::isTracing() && !compat::autocast_is_on_for_cpu() &&
-         std::all_of(layers.begin(), layers.end(), is_plain_layer);
+  const auto order = order_of_nodes();
+  if (!order || !is_plain(input, *order)) return false;
+  const std::int64_t outputs = layers[0].weight.size(0);
+  const bool takes = layers.size() == 1 ? kernels::normalised_layer_takes(input, outputs)
+                                        : kernels::residual_unit_takes(input, outputs, stride);
+  return takes && std::all_of(layers.begin(), layers.end(), is_plain_layer);
 }
 
 at::Tensor normalised_layer_node(const at::Tensor& input, const NormalisedConvolution& layer) {

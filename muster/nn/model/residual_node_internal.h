@@ -14,6 +14,9 @@ namespace muster::internal {
 bool residual_node_takes(const at::Tensor& input, std::int64_t stride,
                          const std::vector<kernels::NormalisedConvolution>& layers);
 
+/// Whether they take images whose channels lie side by side, and no others.
+bool residual_nodes_want_channels_last();
+
 /// kernels::normalised_layer() as one node of libtorch's graph.
 at::Tensor normalised_layer_node(const at::Tensor& input,
                                  const kernels::NormalisedConvolution& layer);

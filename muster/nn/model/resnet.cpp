@@ -234,8 +234,11 @@ torch::Tensor ResNet::forward(const Features& features) {
     }
   }
   const auto x = images.to(torch::kFloat).permute({0, 3, 1, 2}) / 128 - 1;
+  const bool channels_last =
+      options_.channels_last ||
+      (options_.fused && is_training() && internal::residual_nodes_want_channels_last());
   // The permuted images are in memory as they came.
-  return network_->forward(options_.channels_last ? x : x.contiguous());
+  return network_->forward(channels_last ? x : x.contiguous());
 }
 
 std::vector<ResNetShape> resnet_shapes(const ResNetOptions& options, std::int64_t height,

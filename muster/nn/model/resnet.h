@@ -19,7 +19,8 @@ struct ResNetOptions {
   double batch_norm_epsilon = 1e-5;
   /// The feature with the images.
   std::string feature = "image";
-  /// Computes with [height, width, channels] in memory; else [channels, height, width].
+  /// Computes with [height, width, channels] in memory; else [channels, height, width], but where
+  /// `fused` has kernels that want the other.
   bool channels_last = false;
   /// Trains with kernels of our own instead of libtorch's layers: images of 32 x 32 under autocast
   /// to bf16 as one node for the whole network, where there is a GPU that they were made for; on a

@@ -56,14 +56,16 @@ void set_openblas_threads(int threads) {
 }  // namespace
 
 std::string Arithmetic::fingerprint() const {
-  return fmt::format("libtorch {}, CPU {}, BLAS {} {}{}", libtorch, cpu_capability, blas, blas_core,
-                     own_kernels ? ", kernels of muster" : "");
+  return fmt::format("libtorch {}, CPU {}, BLAS {} {}{}{}", libtorch, cpu_capability, blas,
+                     blas_core, own_kernels ? ", kernels of muster" : "",
+                     residual_units.empty() ? "" : ", residual units of muster " + residual_units);
 }
 
 Arithmetic numerics_fingerprint(bool own_cpu_kernels) {
   Arithmetic result{.libtorch = TORCH_VERSION,
                     .cpu_capability = cpu_capability(),
                     .own_kernels = own_cpu_kernels && kernels::has_libtorch_kernels()};
+  if (own_cpu_kernels) result.residual_units = kernels::residual_unit_loops();
   if (auto* const config = find<const char*()>("openblas_get_config")) {
     // "OpenBLAS 0.3.21 NO_AFFINITY ...": the first two words.
     const std::string text = config();

@@ -21,6 +21,8 @@ struct Arithmetic {
   bool reference_blas = false;
   /// Whether muster's CPU kernels stand in for libtorch's (nn/kernels/libtorch_kernels.h).
   bool own_kernels = false;
+  /// Loops of muster's residual units where these alone stand in for libtorch's layers, or nothing.
+  std::string residual_units{};
 
   /// One line, for comparing two processes: equal lines give equal bits.
   std::string fingerprint() const;

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+
+namespace muster::kernels {
+
+/// Pixels of an image, row by row, with their channels side by side. There are whole vectors of
+/// channels in them.
+struct PixelRows {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+  std::int64_t channels = 0;
+};
+
+/// y = (x - mean) * scale + shift, for every channel.
+struct ChannelLines {
+  const float* mean = nullptr;
+  const float* scale = nullptr;
+  const float* shift = nullptr;
+};
+
+/// dx = scale * (dy - offset - slope * (x - mean)), for every channel.
+struct ChannelGradientLines {
+  const float* scale = nullptr;
+  const float* offset = nullptr;
+  const float* slope = nullptr;
+  const float* mean = nullptr;
+};
+
+/// Sum of a tile of a weight's gradient over some pixels. A pixel of `gradients` has the outputs of
+/// the tile side by side, one of `images` what the weights of a kernel's row see.
+struct WeightTile {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+  const float* gradients = nullptr;
+  std::int64_t gradient_row_step = 0;
+  std::int64_t gradient_step = 0;
+  const float* images = nullptr;
+  std::int64_t image_row_step = 0;
+  std::int64_t image_step = 0;
+  /// Rows of the result are so far apart.
+  float* to = nullptr;
+  std::int64_t to_stride = 0;
+};
+
+/// What lies between the convolutions of a residual unit, for images whose channels lie side by
+/// side, compiled for one kind of processor. Images lie without gaps where no step is named;
+/// `frame` is one with rows `frame_step` floats apart. Sums are [channel], and their order depends
+/// on the number of pixels alone.
+struct ChannelLoops {
+  /// to = line(from) + addend, then ReLU if asked for. `addend` may be null.
+  void (*normalise)(const PixelRows& pixels, const float* from, const ChannelLines& lines,
+                    const float* addend, bool relu, float* to, std::int64_t to_step);
+  /// Sums of the values, and of the squares of their distances from their own mean.
+  void (*moments)(const PixelRows& pixels, const float* from, double* sums, double* squares);
+  /// Sums of g and of g * (x - mean), where g is dy as far as y is active.
+  void (*gradient_sums)(const PixelRows& pixels, const float* dy, const float* y, const float* x,
+                        const float* mean, double* sums, double* products);
+  /// frame = line(dy as far as y is active, x). All of dy counts where y is null.
+  void (*through_norm)(const PixelRows& pixels, const float* dy, const float* y, const float* x,
+                       const ChannelGradientLines& lines, float* frame, std::int64_t frame_step);
+  /// to = dy as far as the frame is active, with the sums of gradient_sums().
+  void (*mask)(const PixelRows& pixels, const float* dy, const float* frame,
+               std::int64_t frame_step, const float* x, const float* mean, float* to, double* sums,
+               double* products);
+  /// to = from + (dy as far as y is active).
+  void (*add_masked)(std::int64_t floats, const float* from, const float* dy, const float* y,
+                     float* to);
+  /// Adds to a tile of Tiles::rows outputs and Tiles::columns weights.
+  void (*weight_tile)(const WeightTile& tile);
+};
+
+}  // namespace muster::kernels
