@@ -99,6 +99,8 @@ int run(int argc, char** argv) {
   if (kernels::has_libtorch_kernels()) {
     add_alone(report, "ResNet-44, layer by layer", make({.num_classes = 11, .fused = false}), input,
               processors);
+  }
+  if (kernels::has_libtorch_kernels() || !kernels::residual_unit_loops().empty()) {
     add_alone(report, "ResNet-44, libtorch's kernels",
               make({.num_classes = 11}, /*own_kernels=*/false), input, processors);
   }

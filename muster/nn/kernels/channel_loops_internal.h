@@ -43,7 +43,7 @@ struct WeightTile {
   std::int64_t to_stride = 0;
 };
 
-/// What lies between the convolutions of a residual unit, for images whose channels lie side by
+/// Loops between the convolutions of a residual unit, for images whose channels lie side by
 /// side, compiled for one kind of processor. Images lie without gaps where no step is named;
 /// `frame` is one with rows `frame_step` floats apart. Sums are [channel], and their order depends
 /// on the number of pixels alone.

@@ -101,7 +101,8 @@ class PackedKernel {
   /// Floats of a pixel of the result.
   std::int64_t padded_outputs() const { return padded_outputs_; }
 
-  /// What pixels see: pixel i a row of the kernel at base[offsets[i]], the next `row_step` after.
+  /// Floats that pixels see: pixel i a row of the kernel at base[offsets[i]], the next `row_step`
+  /// after.
   struct View {
     const float* base = nullptr;
     const std::int64_t* offsets = nullptr;
@@ -383,7 +384,7 @@ at::Tensor empty_images(const Size& size, const at::Tensor& like) {
                    at::MemoryFormat::ChannelsLast);
 }
 
-/// What a normalisation makes of the values that came before it.
+/// Lines of a normalisation, for the values that came before it.
 class Normalisation {
  public:
   Normalisation(const NormalisedConvolution& layer, const NormalisedImages& images)

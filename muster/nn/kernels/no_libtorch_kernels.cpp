@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 
+#include "muster/base/error.h"
 #include "muster/nn/kernels/libtorch_kernels.h"
 #include "muster/nn/kernels/tiles_internal.h"
 
@@ -13,6 +15,19 @@ namespace {
 constexpr std::array<std::string_view, 1> kMeasuredLoops{"avx2"};
 
 thread_local bool ours_on_thread = false;
+
+// MUSTER_CPU_RESIDUAL_UNITS=on takes them with other loops too, to measure these.
+std::string_view chosen_loops() {
+  const std::string_view name = tiles().name;
+  const char* const told = std::getenv("MUSTER_CPU_RESIDUAL_UNITS");
+  if (told != nullptr && std::string_view(told) != "on") {
+    throw InvalidArgument("MUSTER_CPU_RESIDUAL_UNITS may be `on`, to measure, or unset: `{}`",
+                          told);
+  }
+  const bool measured =
+      std::find(kMeasuredLoops.begin(), kMeasuredLoops.end(), name) != kMeasuredLoops.end();
+  return measured || told != nullptr ? name : std::string_view();
+}
 
 }  // namespace
 
@@ -29,10 +44,8 @@ UnitOrder residual_unit_order() {
 }
 
 std::string_view residual_unit_loops() {
-  const std::string_view name = tiles().name;
-  const bool measured =
-      std::find(kMeasuredLoops.begin(), kMeasuredLoops.end(), name) != kMeasuredLoops.end();
-  return measured ? name : std::string_view();
+  static const std::string_view chosen = chosen_loops();
+  return chosen;
 }
 
 }  // namespace muster::kernels
