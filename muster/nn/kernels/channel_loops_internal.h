@@ -43,6 +43,16 @@ struct WeightTile {
   std::int64_t to_stride = 0;
 };
 
+/// Squares of 2x2 results of a 3x3 convolution, and of the 4x4 pixels that they see. They are
+/// numbered row by row; these are `count` from number `first` on.
+struct Squares {
+  std::int64_t in_row = 0;
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+/// Products that give a square, for each pair of a channel and an output.
+constexpr std::int64_t kSquareProducts = 16;
+
 /// Loops between the convolutions of a residual unit, for images whose channels lie side by
 /// side, compiled for one kind of processor. Images lie without gaps where no step is named;
 /// `frame` is one with rows `frame_step` floats apart. Sums are [channel], and their order depends
@@ -66,6 +76,14 @@ struct ChannelLoops {
   /// to = from + (dy as far as y is active).
   void (*add_masked)(std::int64_t floats, const float* from, const float* dy, const float* y,
                      float* to);
+  /// Winograd's F(2x2, 3x3): factors of the products from a frame with these channels, [product]
+  /// [square][channel].
+  void (*factors)(const Squares& squares, std::int64_t channels, const float* frame,
+                  std::int64_t frame_step, float* to);
+  /// The results from sums of products, [product][square][output], into an image with rows
+  /// `to_step` floats apart.
+  void (*results)(const Squares& squares, std::int64_t outputs, const float* products, float* to,
+                  std::int64_t to_step);
   /// Adds to a tile of Tiles::rows outputs and Tiles::columns weights.
   void (*weight_tile)(const WeightTile& tile);
 };

@@ -226,6 +226,62 @@ struct ChannelLoopsOf {
     }
   }
 
+  static void factors(const Squares& squares, std::int64_t channels, const float* frame,
+                      std::int64_t frame_step, float* to) {
+    const std::int64_t step = squares.count * channels;
+    for (std::int64_t i = 0; i < squares.count; ++i) {
+      const std::int64_t square = squares.first + i;
+      const float* const corner =
+          frame + square / squares.in_row * 2 * frame_step + square % squares.in_row * 2 * channels;
+      for (std::int64_t c = 0; c < channels; c += kLanes) {
+        Vector rows[4][4];
+#pragma GCC unroll 4
+        for (int x = 0; x < 4; ++x) {
+          const float* const column = corner + x * channels + c;
+          const Vector d0 = load(column), d1 = load(column + frame_step);
+          const Vector d2 = load(column + 2 * frame_step), d3 = load(column + 3 * frame_step);
+          rows[0][x] = d0 - d2;
+          rows[1][x] = d1 + d2;
+          rows[2][x] = d2 - d1;
+          rows[3][x] = d1 - d3;
+        }
+        float* place = to + i * channels + c;
+#pragma GCC unroll 4
+        for (int y = 0; y < 4; ++y, place += 4 * step) {
+          store(place, rows[y][0] - rows[y][2]);
+          store(place + step, rows[y][1] + rows[y][2]);
+          store(place + 2 * step, rows[y][2] - rows[y][1]);
+          store(place + 3 * step, rows[y][1] - rows[y][3]);
+        }
+      }
+    }
+  }
+
+  static void results(const Squares& squares, std::int64_t outputs, const float* products,
+                      float* to, std::int64_t to_step) {
+    const std::int64_t step = squares.count * outputs;
+    for (std::int64_t i = 0; i < squares.count; ++i) {
+      const std::int64_t square = squares.first + i;
+      float* const corner =
+          to + square / squares.in_row * 2 * to_step + square % squares.in_row * 2 * outputs;
+      for (std::int64_t o = 0; o < outputs; o += kLanes) {
+        Vector upper[4], lower[4];
+#pragma GCC unroll 4
+        for (int x = 0; x < 4; ++x) {
+          const float* const column = products + x * step + i * outputs + o;
+          const Vector m1 = load(column + 4 * step), m2 = load(column + 8 * step);
+          upper[x] = load(column) + m1 + m2;
+          lower[x] = m1 - m2 - load(column + 12 * step);
+        }
+        float* const place = corner + o;
+        store(place, upper[0] + upper[1] + upper[2]);
+        store(place + outputs, upper[1] - upper[2] - upper[3]);
+        store(place + to_step, lower[0] + lower[1] + lower[2]);
+        store(place + to_step + outputs, lower[1] - lower[2] - lower[3]);
+      }
+    }
+  }
+
   static void weight_tile(const WeightTile& tile) {
     Vector sums[kRows][kVectors] = {};
     for (std::int64_t y = 0; y < tile.rows; ++y) {
@@ -261,6 +317,8 @@ struct ChannelLoopsOf {
             .through_norm = through_norm,
             .mask = mask,
             .add_masked = add_masked,
+            .factors = factors,
+            .results = results,
             .weight_tile = weight_tile};
   }
 };

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "muster/nn/kernels/panels_internal.h"
@@ -70,6 +71,41 @@ class FrameMemory {
 /// The most pixels that a tile of any processor takes.
 constexpr std::size_t kMostPixelRows = 16;
 
+/// Pixels that a panel of outputs is computed for: pixel i sees a row of the kernel at
+/// base[offsets[i]], the next `row_step` after.
+struct PixelView {
+  const float* base = nullptr;
+  const std::int64_t* offsets = nullptr;
+  std::int64_t count = 0;
+  std::int64_t row_step = 0;
+};
+
+/// Computes the outputs of a panel for all pixels, tile by tile.
+void compute_panel(const PixelView& view, std::int64_t width, PixelTile tile) {
+  const Tiles& kinds = tiles();
+  const auto compute = width == kinds.lanes ? kinds.narrow_pixels : kinds.pixels;
+  const std::int64_t step = kinds.pixel_rows;
+  std::array<std::int64_t, kMostPixelRows> rest{};
+  for (std::int64_t pixel = 0; pixel < view.count; pixel += step) {
+    tile.offsets = view.offsets + pixel;
+    tile.count = std::min(step, view.count - pixel);
+    if (tile.count < step) {
+      // A tile reads whole ones: after the last pixel there may be nothing to read.
+      rest.fill(tile.offsets[0]);
+      std::copy_n(tile.offsets, tile.count, rest.begin());
+      tile.offsets = rest.data();
+    }
+    compute(tile);
+    tile.out += step * tile.out_stride;
+  }
+}
+
+/// Width of a panel that begins where so many outputs are left.
+std::int64_t width_of_panel(std::int64_t outputs_left) {
+  const Tiles& tile = tiles();
+  return outputs_left > tile.lanes ? tile.lanes * tile.pixel_vectors : tile.lanes;
+}
+
 /// Weights of some rows of a kernel, laid out for Tiles::pixels(): panels of outputs, and there
 /// [row][weight of the row][output], with zeros for outputs that are not there.
 class PackedKernel {
@@ -78,10 +114,8 @@ class PackedKernel {
   template <typename WeightAt>
   PackedKernel(std::int64_t rows, std::int64_t run, std::int64_t outputs, WeightAt weight_at)
       : rows_(rows), run_(run) {
-    const Tiles& tile = tiles();
     for (std::int64_t first = 0; first < outputs; first += widths_.back()) {
-      widths_.push_back(outputs - first > tile.lanes ? tile.lanes * tile.pixel_vectors
-                                                     : tile.lanes);
+      widths_.push_back(width_of_panel(outputs - first));
       padded_outputs_ += widths_.back();
     }
     weights_.assign(static_cast<std::size_t>(rows * run * padded_outputs_), 0.0F);
@@ -101,17 +135,8 @@ class PackedKernel {
   /// Floats of a pixel of the result.
   std::int64_t padded_outputs() const { return padded_outputs_; }
 
-  /// Floats that pixels see: pixel i a row of the kernel at base[offsets[i]], the next `row_step`
-  /// after.
-  struct View {
-    const float* base = nullptr;
-    const std::int64_t* offsets = nullptr;
-    std::int64_t count = 0;
-    std::int64_t row_step = 0;
-  };
-
   /// Writes padded_outputs() sums for each pixel of the view, `out_stride` apart.
-  void run(const View& view, float* out, std::int64_t out_stride) const {
+  void run(const PixelView& view, float* out, std::int64_t out_stride) const {
     const float* weights = weights_.data();
     for (const std::int64_t width : widths_) {
       const std::int64_t rows_at_once =
@@ -126,7 +151,7 @@ class PackedKernel {
                        .out_stride = out_stride,
                        .first = row == 0,
                        .last = false};
-        compute(view, width, tile);
+        compute_panel(view, width, tile);
       }
       weights += rows_ * run_ * width;
       out += width;
@@ -136,25 +161,6 @@ class PackedKernel {
  private:
   /// Weights that stay in the nearest cache while the pixels go by.
   static constexpr std::int64_t kSliceFloats = 6 * 1024;
-
-  static void compute(const View& view, std::int64_t width, PixelTile tile) {
-    const Tiles& kinds = tiles();
-    const auto compute = width == kinds.lanes ? kinds.narrow_pixels : kinds.pixels;
-    const std::int64_t step = kinds.pixel_rows;
-    std::array<std::int64_t, kMostPixelRows> rest{};
-    for (std::int64_t pixel = 0; pixel < view.count; pixel += step) {
-      tile.offsets = view.offsets + pixel;
-      tile.count = std::min(step, view.count - pixel);
-      if (tile.count < step) {
-        // A tile reads whole ones: after the last pixel there may be nothing to read.
-        rest.fill(tile.offsets[0]);
-        std::copy_n(tile.offsets, tile.count, rest.begin());
-        tile.offsets = rest.data();
-      }
-      compute(tile);
-      tile.out += step * tile.out_stride;
-    }
-  }
 
   std::int64_t rows_, run_;
   std::int64_t padded_outputs_ = 0;
@@ -183,28 +189,149 @@ struct Weights {
   std::int64_t outputs, channels;
 };
 
+/// A 3x3 kernel with a stride of 1 by Winograd's F(2x2, 3x3): 16 products give four results, which
+/// would take 36. Height and width are even, channels and outputs fill vectors.
+class WinogradKernel {
+ public:
+  static bool takes(const Frame& frame) {
+    return frame.height % 2 == 0 && frame.width % 2 == 0 && frame.channels % tiles().lanes == 0;
+  }
+
+  /// `weight_at(row, column, channel, output)` reads the weights.
+  template <typename WeightAt>
+  WinogradKernel(const Frame& frame, std::int64_t outputs, WeightAt weight_at)
+      : frame_(frame),
+        outputs_(outputs),
+        at_once_(at::divup(std::max<std::int64_t>(kBlock / std::max(frame.channels, outputs), 1),
+                           tiles().pixel_rows) *
+                 tiles().pixel_rows),
+        offsets_(pixel_offsets(1, at_once_, 0, frame.channels)),
+        weights_(static_cast<std::size_t>(kSquareProducts * frame.channels * outputs)) {
+    at::parallel_for(0, frame.channels, at::divup(kGrain, outputs),
+                     [&](std::int64_t begin, std::int64_t end) {
+                       for (std::int64_t c = begin; c < end; ++c) lay_out(c, weight_at);
+                     });
+  }
+
+  /// Floats of memory that run() takes.
+  std::int64_t scratch_floats() const {
+    return kSquareProducts * at_once_ * (frame_.channels + outputs_);
+  }
+
+  /// Writes an image without gaps.
+  void run(const float* frame, float* image, float* scratch) const {
+    const ChannelLoops& loops = tiles().channel_loops;
+    float* const products = scratch + kSquareProducts * at_once_ * frame_.channels;
+    const std::int64_t all = frame_.height * frame_.width / 4;
+    for (std::int64_t first = 0; first < all; first += at_once_) {
+      const Squares squares{
+          .in_row = frame_.width / 2, .first = first, .count = std::min(at_once_, all - first)};
+      loops.factors(squares, frame_.channels, frame, frame_.row_step(), scratch);
+      for (std::int64_t product = 0; product < kSquareProducts; ++product) {
+        multiply(product, scratch, squares.count, products);
+      }
+      loops.results(squares, outputs_, products, image, frame_.width * outputs_);
+    }
+  }
+
+ private:
+  /// Squares at a time, times their channels: they stay in the cache between three passes.
+  static constexpr std::int64_t kBlock = 768;
+  /// Weights that are not worth another thread.
+  static constexpr std::int64_t kGrain = 1024;
+
+  // Sums over the channels for one of the products of some squares.
+  void multiply(std::int64_t product, const float* factors, std::int64_t count,
+                float* products) const {
+    const PixelView view{.base = factors + product * count * frame_.channels,
+                         .offsets = offsets_.data(),
+                         .count = count};
+    const float* weights = weights_.data() + product * frame_.channels * outputs_;
+    float* const out = products + product * count * outputs_;
+    for (std::int64_t o = 0; o < outputs_;) {
+      const std::int64_t width = width_of_panel(outputs_ - o);
+      compute_panel(view, width,
+                    {.base = view.base,
+                     .run = frame_.channels,
+                     .weights = weights,
+                     .out = out + o,
+                     .out_stride = outputs_,
+                     .last = false});
+      weights += frame_.channels * width;
+      o += width;
+    }
+  }
+
+  // The weights of a channel as factors, [product][panel][channel][output of the panel].
+  template <typename WeightAt>
+  void lay_out(std::int64_t c, WeightAt weight_at) {
+    for (std::int64_t first = 0; first < outputs_;) {
+      const std::int64_t width = width_of_panel(outputs_ - first);
+      for (std::int64_t o = 0; o < width; ++o) {
+        float* const place = weights_.data() + first * frame_.channels + c * width + o;
+        std::array<std::array<float, kTaps>, 4> rows{};
+        for (std::size_t x = 0; x < kTaps; ++x) {
+          const auto column = static_cast<std::int64_t>(x);
+          const auto factors =
+              factors_of(weight_at(0, column, c, first + o), weight_at(1, column, c, first + o),
+                         weight_at(2, column, c, first + o));
+          for (std::size_t y = 0; y < 4; ++y) rows[y][x] = factors[y];
+        }
+        for (std::size_t y = 0; y < 4; ++y) {
+          const auto factors = factors_of(rows[y][0], rows[y][1], rows[y][2]);
+          for (std::size_t x = 0; x < 4; ++x) {
+            place[static_cast<std::int64_t>(4 * y + x) * frame_.channels * outputs_] = factors[x];
+          }
+        }
+      }
+      first += width;
+    }
+  }
+
+  static std::array<float, 4> factors_of(float a, float b, float c) {
+    return {a, 0.5F * (a + b + c), 0.5F * (a - b + c), c};
+  }
+
+  Frame frame_;
+  std::int64_t outputs_, at_once_;
+  std::vector<std::int64_t> offsets_;
+  std::vector<float> weights_;
+};
+
 /// The convolution of a framed image.
 class ForwardKernel {
  public:
   ForwardKernel(const Frame& frame, const Size& out, std::int64_t stride, const Weights& weights)
-      : packed_(kTaps, kTaps * weights.channels, weights.outputs,
-                [&](std::int64_t row, std::int64_t k, std::int64_t o) {
-                  return weights.at(o, k % weights.channels, row, k / weights.channels);
-                }),
-        offsets_(pixel_offsets(out.height, out.width, stride * frame.row_step(),
-                               stride * frame.channels)),
-        row_step_(frame.row_step()) {}
+      : row_step_(frame.row_step()) {
+    if (stride == 1 && WinogradKernel::takes(frame)) {
+      winograd_.emplace(frame, weights.outputs,
+                        [&](std::int64_t row, std::int64_t column, std::int64_t c, std::int64_t o) {
+                          return weights.at(o, c, row, column);
+                        });
+      return;
+    }
+    packed_.emplace(kTaps, kTaps * weights.channels, weights.outputs,
+                    [&](std::int64_t row, std::int64_t k, std::int64_t o) {
+                      return weights.at(o, k % weights.channels, row, k / weights.channels);
+                    });
+    offsets_ =
+        pixel_offsets(out.height, out.width, stride * frame.row_step(), stride * frame.channels);
+  }
 
-  void run(const float* frame, float* out) const {
-    packed_.run({.base = frame,
-                 .offsets = offsets_.data(),
-                 .count = static_cast<std::int64_t>(offsets_.size()),
-                 .row_step = row_step_},
-                out, packed_.padded_outputs());
+  std::int64_t scratch_floats() const { return winograd_ ? winograd_->scratch_floats() : 0; }
+
+  void run(const float* frame, float* out, float* scratch) const {
+    if (winograd_) return winograd_->run(frame, out, scratch);
+    packed_->run({.base = frame,
+                  .offsets = offsets_.data(),
+                  .count = static_cast<std::int64_t>(offsets_.size()),
+                  .row_step = row_step_},
+                 out, packed_->padded_outputs());
   }
 
  private:
-  PackedKernel packed_;
+  std::optional<WinogradKernel> winograd_;
+  std::optional<PackedKernel> packed_;
   std::vector<std::int64_t> offsets_;
   std::int64_t row_step_;
 };
@@ -216,6 +343,14 @@ class BackwardKernel {
  public:
   BackwardKernel(const Frame& gradient, std::int64_t stride, const Weights& weights)
       : stride_(stride), gradient_(gradient) {
+    if (stride == 1 && WinogradKernel::takes(gradient) && weights.channels % tiles().lanes == 0) {
+      winograd_.emplace(gradient, weights.channels,
+                        [&](std::int64_t row, std::int64_t column, std::int64_t o, std::int64_t c) {
+                          return weights.at(o, c, kTaps - 1 - row, kTaps - 1 - column);
+                        });
+      pixel_floats_ = weights.channels;
+      return;
+    }
     if (stride == 1) {
       add_phase({2, 1, 0}, {2, 1, 0}, 0, 0, weights);
       offsets_ =
@@ -232,12 +367,15 @@ class BackwardKernel {
   }
 
   /// Floats of a pixel of the result: its channels, and others that have no meaning.
-  std::int64_t pixel_floats() const { return phases_[0].packed.padded_outputs(); }
+  std::int64_t pixel_floats() const { return pixel_floats_; }
   std::int64_t floats() const {
     return gradient_.height * gradient_.width * stride_ * stride_ * pixel_floats();
   }
 
-  void run(const float* gradient, float* out) const {
+  std::int64_t scratch_floats() const { return winograd_ ? winograd_->scratch_floats() : 0; }
+
+  void run(const float* gradient, float* out, float* scratch) const {
+    if (winograd_) return winograd_->run(gradient, out, scratch);
     if (stride_ == 1) {
       phases_[0].packed.run(view(gradient), out, pixel_floats());
       return;
@@ -270,9 +408,10 @@ class BackwardKernel {
                                           k % outputs, c, rows[static_cast<std::size_t>(row)],
                                           columns[static_cast<std::size_t>(k / outputs)]);
                                     })});
+    pixel_floats_ = phases_.back().packed.padded_outputs();
   }
 
-  PackedKernel::View view(const float* base) const {
+  PixelView view(const float* base) const {
     return {.base = base,
             .offsets = offsets_.data(),
             .count = static_cast<std::int64_t>(offsets_.size()),
@@ -281,6 +420,8 @@ class BackwardKernel {
 
   std::int64_t stride_;
   Frame gradient_;
+  std::int64_t pixel_floats_ = 0;
+  std::optional<WinogradKernel> winograd_;
   std::vector<Phase> phases_;
   std::vector<std::int64_t> offsets_;
 };
@@ -461,12 +602,13 @@ NormalisedImages normalised_images(const Size& in, const NormalisedConvolution& 
   float* const to = images.convolved.data_ptr<float>();
   ImageSums moments(out.batch, out.channels);
   at::parallel_for(0, in.batch, 1, [&](std::int64_t begin, std::int64_t end) {
-    FrameMemory memory(frame.floats());
+    FrameMemory memory(frame.floats() + kernel.scratch_floats());
     float* const framed = memory.take_zeros(frame.floats());
+    float* const scratch = memory.take(kernel.scratch_floats());
     for (std::int64_t n = begin; n < end; ++n) {
       fill(n, framed + frame.first());
       float* const image = to + n * out.floats();
-      kernel.run(framed, image);
+      kernel.run(framed, image, scratch);
       const std::size_t place = moments.place(n, 0);
       tiles().channel_loops.moments(out.rows(), image, &moments.sums[place],
                                     &moments.products[place]);
@@ -489,10 +631,12 @@ at::Tensor convolution_backward(const Size& in, const Size& out, const at::Tenso
   const std::int64_t share_count = at::divup(in.batch, kImagesOfShare);
   std::vector<float> shares(static_cast<std::size_t>(share_count * weight.numel()));
   at::parallel_for(0, share_count, 1, [&](std::int64_t begin, std::int64_t end) {
-    FrameMemory memory(image_frame.floats() + gradient_frame.floats() + backward.floats());
+    FrameMemory memory(image_frame.floats() + gradient_frame.floats() + backward.floats() +
+                       backward.scratch_floats());
     float* const image = memory.take_zeros(image_frame.floats());
     float* const gradient = memory.take_zeros(gradient_frame.floats());
     float* const result = memory.take(backward.floats());
+    float* const scratch = memory.take(backward.scratch_floats());
     for (std::int64_t share = begin; share < end; ++share) {
       float* const sums = shares.data() + share * weight.numel();
       const std::int64_t last = std::min((share + 1) * kImagesOfShare, in.batch);
@@ -501,7 +645,7 @@ at::Tensor convolution_backward(const Size& in, const Size& out, const at::Tenso
         fill_image(n, image + image_frame.first());
         weight_kernel.add(image, gradient, sums);
         if (!input_gradient_wanted) continue;
-        backward.run(gradient, result);
+        backward.run(gradient, result, scratch);
         take(n, result, backward.pixel_floats(), image + image_frame.first());
       }
     }

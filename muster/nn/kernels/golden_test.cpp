@@ -115,7 +115,7 @@ TEST(Golden, ResidualUnitsChannelsLast) {
   const auto images = [](at::IntArrayRef shape, std::uint64_t seed) {
     return noise(shape, seed).contiguous(at::MemoryFormat::ChannelsLast);
   };
-  const at::Tensor input = images({9, 16, 6, 10}, 1);
+  const at::Tensor input = images({9, 16, 12, 20}, 1);
   ASSERT_TRUE(residual_unit_takes(input, 32, 2));
   const NormalisedConvolution first{.weight = noise({32, 16, 3, 3}, 10),
                                     .gamma = noise({32}, 11),
@@ -125,15 +125,15 @@ TEST(Golden, ResidualUnitsChannelsLast) {
   const NormalisedConvolution second = normalised(32, 20);
   const UnitForward forward = residual_unit(input, first, second, 2);
   const UnitBackward back =
-      residual_unit_backward(images({9, 32, 3, 5}, 2), input, forward, first, second, 2);
+      residual_unit_backward(images({9, 32, 6, 10}, 2), input, forward, first, second, 2);
   // The order of all sums is that of pixels and weights, whatever registers hold.
   constexpr std::string_view kFused =
-      "016c0003cc130af6ec96985424929ba4b68cb6269a6c345abb3101833be6a8e9";
+      "5672300b8077f75411d84a802f26625c9da1eed7adee1a90925eeb11d0423658";
   expect_kept({forward.output, first.running_mean, second.running_variance, back.input,
                back.first.weight, back.first.gamma, back.second.weight, back.second.beta},
               {.avx512 = kFused,
                .avx2 = kFused,
-               .baseline = "d7100afb7685267bd0532632434d3e8e0d2cde3ee3e0aeccce9c6968bd41510b",
+               .baseline = "5a1ff8d93603890e67c380ee5efe0a21c09b0f40c13c9ed84f4cbeeb514cf0fb",
                .neon = kFused});
 }
 
