@@ -1,6 +1,9 @@
 """A torch.nn.Module that muster trains; skipped where there is no python3-torch."""
 import importlib.util
 import os
+import pathlib
+import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -8,6 +11,7 @@ import muster
 import numpy as np
 
 muster.set_log_level("error")
+PROGRAM = pathlib.Path(__file__).parents[2] / "packaging/python/examples/mnist.py"
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 
@@ -35,6 +39,18 @@ class Modules(unittest.TestCase):
         with torch.no_grad():
             logits = trained(torch.from_numpy(points)).numpy()
         np.testing.assert_allclose(batch["logits"], logits, rtol=1e-5, atol=1e-6)
+
+    def test_the_example_learns_digits_from_records(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for words in (["synth", "mnist", "--output", "images", "--train", "200", "--test", "20"],
+                          ["write", "mnist", "--input", "images", "--output", "records"]):
+                subprocess.run([os.path.join(os.environ["MUSTER_BIN"], "muster"), "records", *words], cwd=folder, check=True,
+                               capture_output=True)
+            done = subprocess.run([sys.executable, PROGRAM, "--train-files", "records/train.tfrecords", "--eval-files",
+                                   "records/eval.tfrecords", "--job-dir", "job", "--train-steps", "4"],
+                                  cwd=folder, text=True, capture_output=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("global_step = 4", done.stdout)
 
 
 if __name__ == "__main__":
