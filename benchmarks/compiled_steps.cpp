@@ -1,8 +1,9 @@
-// Whole training steps of four models in plain libtorch layers, in bfloat16: eager, the eager step
+// Whole training steps of six models in plain libtorch layers, in bfloat16: eager, the eager step
 // as a CUDA graph, and the same compiled (muster/train/compiler). benchmarks/anchors/own_models.py
 // is the same in PyTorch.
 //
-//   compiled_steps [--models resnet18,transformer,unet,lstm] [--dump FOLDER] [--small]
+//   compiled_steps [--models resnet18,transformer,unet,lstm,resnet44,mnist] [--dump FOLDER]
+//   [--small]
 //
 // --dump writes each model's graphs before and after, and the time of each operation on the GPU.
 // --small takes small sizes, to see that it runs.
@@ -144,17 +145,8 @@ void run(const std::string& kind, const Sizes& sizes, c10::Device device, const 
          int times) {
   const StreamScope stream(device);
   torch::manual_seed(0);
-  const auto on = at::TensorOptions().device(device);
-  const bool pixels = kind == "unet";
-  const bool images = pixels || kind == "resnet18";
-  const std::vector<std::int64_t> label_sizes =
-      pixels ? std::vector<std::int64_t>{sizes.batch, sizes.side, sizes.side}
-             : std::vector<std::int64_t>{sizes.batch};
-  const auto label = torch::randint(0, pixels ? 2 : 1000, label_sizes, on.dtype(at::kLong));
-  const Tensors inputs{
-      images ? torch::randn({sizes.batch, 3, sizes.side, sizes.side}, on)
-             : torch::randint(0, sizes.words, {sizes.batch, sizes.length}, on.dtype(at::kLong)),
-      label};
+  const auto [x, label] = own_models::batch_of(kind, sizes);
+  const Tensors inputs{x.to(device), label.to(device)};
   const auto [module, forward] = own_models::make_model(kind, sizes);
   Trained trained(*module, forward, device);
   const auto step = [&](const Tensors& in) { return trained.step(in); };
@@ -199,7 +191,7 @@ void run(const std::string& kind, const Sizes& sizes, c10::Device device, const 
 }  // namespace muster
 
 int main(int argc, char** argv) {
-  std::string models = "resnet18,transformer,unet,lstm";
+  std::string models = "resnet18,transformer,unet,lstm,resnet44,mnist";
   std::string dump;
   bool small = false;
   for (int i = 1; i < argc; ++i) {
@@ -214,7 +206,7 @@ int main(int argc, char** argv) {
   at::globalContext().setAllowTF32CuBLAS(true);
   at::globalContext().setAllowTF32CuDNN(true);
   const int times = small ? 1 : 20;
-  for (const char* kind : {"resnet18", "transformer", "unet", "lstm"}) {
+  for (const char* kind : {"resnet18", "transformer", "unet", "lstm", "resnet44", "mnist"}) {
     if (models.find(kind) == std::string::npos) continue;
     muster::run(kind, muster::own_models::sizes_of(kind, small), device, dump, times);
   }

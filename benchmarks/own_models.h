@@ -183,6 +183,84 @@ struct Lstm : torch::nn::Module {
   }
 };
 
+/// ResNet-44 for CIFAR-10, channels innermost: the network that muster has kernels of its own for
+/// (nn/model/resnet.h), as its user would write it without them.
+struct CifarUnitImpl : torch::nn::Module {
+  torch::nn::Conv2d c1{nullptr}, c2{nullptr};
+  torch::nn::BatchNorm2d n1{nullptr}, n2{nullptr};
+  std::int64_t stride, more;
+  CifarUnitImpl(int in, int out, int step) : stride(step), more((out - in) / 2) {
+    const auto conv = [](int from, int to, int by) {
+      return torch::nn::Conv2d(
+          torch::nn::Conv2dOptions(from, to, 3).stride(by).padding(1).bias(false));
+    };
+    c1 = register_module("c1", conv(in, out, step));
+    n1 = register_module("n1", torch::nn::BatchNorm2d(out));
+    c2 = register_module("c2", conv(out, out, 1));
+    n2 = register_module("n2", torch::nn::BatchNorm2d(out));
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    const auto y = n2(c2(torch::relu(n1(c1(x)))));
+    if (more == 0) return torch::relu(x + y);
+    return torch::relu(
+        torch::constant_pad_nd(torch::avg_pool2d(x, stride), {0, 0, 0, 0, more, more}) + y);
+  }
+};
+TORCH_MODULE(CifarUnit);
+
+struct ResNet44 : torch::nn::Module {
+  torch::nn::Conv2d stem{nullptr};
+  torch::nn::BatchNorm2d norm{nullptr};
+  torch::nn::Sequential units;
+  torch::nn::Linear dense{nullptr};
+  ResNet44() {
+    stem = register_module(
+        "stem", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 16, 3).padding(1).bias(false)));
+    norm = register_module("norm", torch::nn::BatchNorm2d(16));
+    int in = 16;
+    for (const int out : {16, 32, 64}) {
+      for (int i = 0; i < 7; ++i) {
+        units->push_back(CifarUnit(in, out, i == 0 && out != 16 ? 2 : 1));
+        in = out;
+      }
+    }
+    register_module("units", units);
+    dense = register_module("dense", torch::nn::Linear(64, 11));
+  }
+  at::Tensor forward(const at::Tensor& image) {
+    const auto x = image.to(torch::MemoryFormat::ChannelsLast);
+    return dense(units->forward(torch::relu(norm(stem(x)))).mean({2, 3}));
+  }
+};
+
+/// The network of examples/mnist.
+struct MnistCnn : torch::nn::Module {
+  torch::nn::Conv2d conv1{nullptr}, conv2{nullptr};
+  torch::nn::BatchNorm2d norm1{nullptr}, norm2{nullptr};
+  torch::nn::Linear dense{nullptr}, logits{nullptr};
+  torch::nn::BatchNorm1d norm3{nullptr};
+  torch::nn::Dropout dropout{nullptr};
+  MnistCnn() {
+    const auto conv = [](int in, int out) {
+      return torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, 3).padding(1));
+    };
+    conv1 = register_module("conv1", conv(1, 32));
+    norm1 = register_module("norm1", torch::nn::BatchNorm2d(32));
+    conv2 = register_module("conv2", conv(32, 64));
+    norm2 = register_module("norm2", torch::nn::BatchNorm2d(64));
+    dense = register_module("dense", torch::nn::Linear(7 * 7 * 64, 1024));
+    norm3 = register_module("norm3", torch::nn::BatchNorm1d(1024));
+    dropout = register_module("dropout", torch::nn::Dropout(0.5));
+    logits = register_module("logits", torch::nn::Linear(1024, 10));
+  }
+  at::Tensor forward(const at::Tensor& image) {
+    auto x = image.to(torch::MemoryFormat::ChannelsLast);
+    x = torch::max_pool2d(torch::relu(norm1(conv1(x))), 2);
+    x = torch::max_pool2d(torch::relu(norm2(conv2(x))), 2);
+    return logits(dropout(torch::relu(norm3(dense(x.flatten(1))))));
+  }
+};
+
 using Forward = std::function<at::Tensor(const at::Tensor&)>;
 
 inline std::pair<std::shared_ptr<torch::nn::Module>, Forward> make_model(const std::string& kind,
@@ -193,18 +271,36 @@ inline std::pair<std::shared_ptr<torch::nn::Module>, Forward> make_model(const s
   };
   if (kind == "resnet18") return both(std::make_shared<ResNet18>());
   if (kind == "unet") return both(std::make_shared<UNet>());
+  if (kind == "resnet44") return both(std::make_shared<ResNet44>());
+  if (kind == "mnist") return both(std::make_shared<MnistCnn>());
   if (kind == "lstm") return both(std::make_shared<Lstm>(sizes));
   return both(std::make_shared<Transformer>(sizes));
 }
 
 /// Sizes of the table in docs/performance.md, or small ones.
 inline Sizes sizes_of(const std::string& kind, bool small) {
-  if (small) return {2, 32, 32, 8, 50, 2};
+  if (small) return {2, kind == "mnist" ? 28 : 32, 32, 8, 50, 2};
   if (kind == "resnet18") return {.batch = 128, .side = 224};
+  if (kind == "resnet44") return {.batch = 1024, .side = 32};
+  if (kind == "mnist") return {.batch = 128, .side = 28};
   if (kind == "unet") return {.batch = 32, .side = 256};
   if (kind == "lstm")
     return {.batch = 64, .width = 512, .length = 128, .words = 16000, .layers = 2};
   return {.batch = 32, .width = 512, .length = 256, .words = 16000, .layers = 6};
+}
+
+/// A batch of noise, and its labels.
+inline std::pair<at::Tensor, at::Tensor> batch_of(const std::string& kind, const Sizes& sizes) {
+  const bool pixels = kind == "unet";
+  const std::int64_t classes = pixels ? 2 : kind == "resnet44" || kind == "mnist" ? 10 : 1000;
+  const auto label_sizes = pixels ? std::vector<std::int64_t>{sizes.batch, sizes.side, sizes.side}
+                                  : std::vector<std::int64_t>{sizes.batch};
+  const at::Tensor label = torch::randint(0, classes, label_sizes, torch::kLong);
+  if (kind == "transformer" || kind == "lstm") {
+    return {torch::randint(0, sizes.words, {sizes.batch, sizes.length}, torch::kLong), label};
+  }
+  const std::int64_t channels = kind == "mnist" ? 1 : 3;
+  return {torch::randn({sizes.batch, channels, sizes.side, sizes.side}), label};
 }
 
 }  // namespace muster::own_models
