@@ -79,6 +79,8 @@ std::string gpu_name(c10::Device device) {
   return at::cuda::getDeviceProperties(device.index())->name;
 }
 
+void release_cached_memory() { c10::cuda::CUDACachingAllocator::emptyCache(); }
+
 bool has_peer_access(c10::Device from, c10::Device to) {
   if (!from.is_cuda() || !to.is_cuda() || from == to) return true;
   int yes = 0;

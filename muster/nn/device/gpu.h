@@ -27,6 +27,9 @@ std::string why_no_gpu();
 /// Whether copies between the two go from one to the other, and not by way of host memory.
 bool has_peer_access(c10::Device from, c10::Device to);
 
+/// Gives memory that libtorch keeps for later tensors back to its devices.
+void release_cached_memory();
+
 /// While it lives, what this thread gives to the device goes to a stream of its own, which can be
 /// captured. Waits for the device at both ends. On the CPU nothing happens.
 class StreamScope {

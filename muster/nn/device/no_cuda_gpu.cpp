@@ -20,6 +20,8 @@ void check(c10::Device device) {
 
 int gpu_count() { return 0; }
 std::string gpu_name(c10::Device) { refuse(); }
+void release_cached_memory() {}
+
 bool has_peer_access(c10::Device, c10::Device) { return true; }
 std::string why_no_gpu() {
   return at::globalContext().hasCUDA() ? "muster was built without nvcc"

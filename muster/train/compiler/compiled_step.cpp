@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <deque>
 #include <limits>
@@ -137,6 +138,19 @@ std::optional<std::string> other_memory(const Graph& first, const Graph& second)
   return std::nullopt;
 }
 
+/// Seconds since it was made, or since the last time that it was asked.
+class Lap {
+ public:
+  double seconds() {
+    const auto before = std::exchange(begin_, Clock::now());
+    return std::chrono::duration<double>(begin_ - before).count();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point begin_ = Clock::now();
+};
+
 bool draws(const Graph& graph) { return std::ranges::any_of(graph.nodes, &Node::random); }
 
 std::string describe(const std::vector<Geometry>& layout) {
@@ -212,7 +226,9 @@ struct CompiledStep::Impl {
   Tensors compile(Plan& plan, const Tensors& inputs, const Step& step,
                   const std::function<void()>& seed) {
     if (seed) seed();
+    Lap lap;
     Recording recording = record(step, inputs);
+    const double recorded = lap.seconds();
     if (!recording.obstacle.empty()) {
       refuse(plan, recording.obstacle);
       return recording.outputs;
@@ -228,11 +244,14 @@ struct CompiledStep::Impl {
                                     text_of(*raw)));
     }
     const std::vector<double> allowed = allowed_by(as_recorded, recording, eager, inputs, seed);
+    double checked = lap.seconds();
+    double kernels = 0;
     Outcome ours;
     try {
       Graph rewritten = recording.graph;
       plan.passes = rewrite(rewritten, pass_options(recording.graph));
       prepare_kernels(rewritten);
+      kernels = lap.seconds();
       plan.compiled.emplace(std::move(rewritten));
       ours = from_start(*plan.compiled, recording, inputs, seed);
     } catch (const std::exception& error) {
@@ -244,9 +263,13 @@ struct CompiledStep::Impl {
                         fmt::format("compiled it leaves other values ({})", text_of(*off)));
     }
     if (options.says) {
-      log::info("{} of {} is compiled: {} operations, {} before", options.name,
-                describe(plan.layout), plan.compiled->graph().nodes.size(),
-                recording.graph.nodes.size());
+      checked += lap.seconds();
+      log::info(
+          "{} of {} is compiled: {} operations, {} before; {:.2f} s to record, {:.2f} s for "
+          "kernels, "
+          "{:.2f} s to check",
+          options.name, describe(plan.layout), plan.compiled->graph().nodes.size(),
+          recording.graph.nodes.size(), recorded, kernels, checked);
     }
     ++revision;
     plan.draws = draws(plan.compiled->graph());

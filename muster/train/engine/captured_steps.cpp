@@ -192,6 +192,8 @@ struct CapturedSteps::Impl {
       keys.push_back(reinterpret_cast<const std::uint64_t*>(first) + 1);
     }
     const CapturedInput known{.keys = keys, .capturing = true};
+    // A graph has memory of its own, and that of the steps before it is not needed any more.
+    release_cached_memory();
     const auto obstacle = captured.capture([&] { captured_result = work(input, known); });
     if (obstacle) {
       captures = false;
