@@ -134,35 +134,82 @@ std::string CollectiveReduction::why_not_on_device(c10::Device device) const {
   return options_.host_counts_as_device ? "" : "the CPU is no device of its own";
 }
 
-// The first task makes it, and the others have it the way a state spreads.
+namespace {
+
+/// Stands for the id of a group of NCCL where all tasks share one GPU.
+constexpr const char* kOneGpu = "one GPU";
+
+DeviceGroup take_group(Group& group, std::size_t from, const char* what) {
+  auto message = group.take<DeviceGroup>(from, what);
+  if (!message) throw PeersChanged("the run has ended");
+  return std::move(*message);
+}
+
+/// Those that this task sends to or receives from.
+std::vector<std::size_t> partners_of(const Group& group) {
+  const Exchange exchange = exchange_of(group.plan().members, group.rank());
+  std::vector<std::size_t> partners;
+  for (const Exchange::Stage& one : exchange.taken_from) partners.push_back(one.partner);
+  for (const Exchange::Stage& one : exchange.stages) partners.push_back(one.partner);
+  if (exchange.given_to) partners.push_back(exchange.given_to->partner);
+  return partners;
+}
+
+std::map<std::size_t, std::string> swap_handles(Group& group,
+                                                const std::map<std::size_t, std::string>& own) {
+  for (const auto& [partner, handle] : own) group.send(partner, DeviceGroup{handle});
+  std::map<std::size_t, std::string> theirs;
+  for (const auto& [partner, handle] : own) {
+    theirs[partner] = take_group(group, partner, "the handle of its GPU's memory").id;
+  }
+  return theirs;
+}
+
+}  // namespace
+
+// Tasks tell the first which GPU they have, against the way of a state, and have from it what they
+// are connected by.
 std::string CollectiveReduction::device_group_id(Group& group) {
+  const auto& members = group.plan().members;
+  const auto children = state_receivers(members, group.rank(), 0);
+  std::string common = shared_gpu_identity(primary());
+  for (const std::size_t child : children) {
+    if (take_group(group, child, "which GPU it has").id != common) common.clear();
+  }
   std::string id;
-  if (const auto from = state_sender(group.plan().members, group.rank(), 0)) {
-    auto message = group.take<DeviceGroup>(*from, "the id of the GPUs' group");
-    if (!message) throw PeersChanged("the run has ended");
-    id = std::move(message->id);
+  if (const auto parent = state_sender(members, group.rank(), 0)) {
+    group.send(*parent, DeviceGroup{common});
+    id = take_group(group, *parent, "the id of the GPUs' group").id;
   } else {
-    id = make_nccl_id();
+    id = common.empty() ? make_nccl_id() : kOneGpu;
   }
-  for (const std::size_t to : state_receivers(group.plan().members, group.rank(), 0)) {
-    group.send(to, DeviceGroup{id});
-  }
+  for (const std::size_t child : children) group.send(child, DeviceGroup{id});
   return id;
+}
+
+std::unique_ptr<DeviceLink> CollectiveReduction::link_gpus(Group& group) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::string id = device_group_id(group);
+  const bool is_one = id == kOneGpu;
+  auto link =
+      is_one ? make_shared_gpu_link(primary(), partners_of(group),
+                                    [&group](const auto& own) { return swap_handles(group, own); })
+             : make_nccl_link(id, group.rank(), group.size(), primary(), [&group] {
+                 if (!group.check()) throw PeersChanged("the run has ended");
+               });
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  log::info("{} of {} tasks seconds={:.2f}",
+            is_one ? "memory of one GPU connects the processes" : "NCCL connects the GPUs",
+            group.size(), took.count());
+  return link;
 }
 
 void CollectiveReduction::link_devices(Group& group) {
   device_sums_.reset();
   link_.reset();
   const c10::Device device = primary();
-  if (group.size() > 1 && device.is_cuda()) {
-    const auto start = std::chrono::steady_clock::now();
-    link_ = make_nccl_link(device_group_id(group), group.rank(), group.size(), device, [&group] {
-      if (!group.check()) throw PeersChanged("the run has ended");
-    });
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    log::info("NCCL connects the GPUs of {} tasks seconds={:.2f}", group.size(), took.count());
-  } else if (group.size() > 1) {
-    link_ = make_host_link(group, "gradients");
+  if (group.size() > 1) {
+    link_ = device.is_cuda() ? link_gpus(group) : make_host_link(group, "gradients");
   }
   device_sums_ = std::make_unique<DeviceAllReduce>(
       group.plan(), group.rank(), tasks().terms().replicas, participant().run_variables().flat(),
@@ -208,7 +255,8 @@ void CollectiveReduction::abort_device_work(std::int64_t step) {
   while (!mark_->is_passed()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (std::chrono::steady_clock::now() - start > kLongest) {
-      throw Internal("the GPU does not end its part of step {} after NCCL was aborted", step + 1);
+      throw Internal("the GPU does not end its part of step {} after its link was aborted",
+                     step + 1);
     }
   }
 }

@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "muster/distribution/membership/group_internal.h"
@@ -41,5 +43,20 @@ std::string make_nccl_id();
 std::unique_ptr<DeviceLink> make_nccl_link(const std::string& id, std::size_t rank,
                                            std::size_t ranks, c10::Device device,
                                            const std::function<void()>& check);
+
+/// "nccl": tasks that share a GPU send over NCCL too.
+inline constexpr const char* kGpuLinkVariable = "MUSTER_GPU_LINK";
+
+/// The same text in tasks that can share memory of one GPU of one host; empty where that is not
+/// wanted, or there is no NCCL to fall back on.
+std::string shared_gpu_identity(c10::Device device);
+/// Gives each partner the handle for it, and returns theirs for this task.
+using SwapHandles =
+    std::function<std::map<std::size_t, std::string>(const std::map<std::size_t, std::string>&)>;
+/// By memory of the GPU that all tasks share. `partners` are those that this one sends to or
+/// receives from.
+std::unique_ptr<DeviceLink> make_shared_gpu_link(c10::Device device,
+                                                 std::span<const std::size_t> partners,
+                                                 const SwapHandles& swap_handles);
 
 }  // namespace muster::internal

@@ -207,7 +207,8 @@ struct SnapshotPiece {
   static auto fields(auto& self) { return std::tie(self.values); }
 };
 
-/// NCCL's identifier of the tasks of the generation, from the first of them.
+/// Of the GPUs of a generation's tasks: which one the sender has, to the task from which it has
+/// the state; NCCL's identifier of all, from the first; a handle of memory that is shared.
 struct DeviceGroup {
   std::string id{};
 
