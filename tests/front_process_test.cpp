@@ -9,6 +9,7 @@
 #include <regex>
 #include <thread>
 
+#include "muster/base/process_stat.h"
 #include "muster/saved_model/graph/small_models_internal.h"
 #include "muster/testing/eventually.h"
 #include "muster/testing/process.h"
@@ -209,6 +210,9 @@ TEST_F(ServeNodes, RequestsWaitForTheOnlyNodeAlsoWhileItStops) {
   const pid_t node = front.nodes().front();
   const auto ask_while_it_is_stopped = [&](RawTcp& client) {
     ::kill(node, SIGSTOP);
+    // Its threads may still run for a moment, and answer.
+    const auto is_stopped = [&] { return process_stat(node).value_or(ProcessStat{}).state == 'T'; };
+    if (!eventually(is_stopped)) return false;
     client.send(request_of("POST", "/v1/models/adder:predict", R"({"instances": [1, 2.5]})"));
     return eventually([&] {
       return front.ask("GET", "/metrics").find("muster_front_requests_waiting 1\n") !=
