@@ -21,6 +21,7 @@
 #include "muster/data/records/cifar10.h"
 #include "muster/data/records/idx.h"
 #include "muster/export/export_saved_model.h"
+#include "muster/nn/kernels/torch_compat.h"
 #include "muster/nn/model/dense.h"
 #include "muster/nn/model/head.h"
 #include "muster/nn/model/model.h"
@@ -334,7 +335,7 @@ struct AttentionNet : Model {
     const auto turned = y.transpose(0, 1);
     y = y + std::get<0>(heads->forward(turned, turned, turned)).transpose(0, 1);
     const auto parts = y.unflatten(2, {2, 3}).transpose(1, 2);
-#if TORCH_VERSION_MAJOR >= 2
+#if MUSTER_TORCH_AT_LEAST(2, 0)
     const auto mixed = at::scaled_dot_product_attention(parts, parts, parts, {}, 0, true);
 #else
     const auto mixed =

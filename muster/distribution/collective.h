@@ -26,7 +26,7 @@ struct CollectiveOptions {
 
 /// Every task has a copy of the variables; gradients are summed over all by recursive doubling, in
 /// which a task speaks with about log2 of all, and every task makes the same update. Tasks whose
-/// variables are on GPUs sum there, over NCCL. Tasks may come
+/// variables are on GPUs sum there, over NCCL, or by memory where all share one GPU. Tasks may come
 /// and go: their replicas move, and the weights stay those of an undisturbed run. The chief knows
 /// who takes part; when it is lost the others wait for it for RunConfig::cluster.join_timeout.
 std::unique_ptr<Strategy> make_collective(const RunConfig& config,

@@ -20,6 +20,7 @@
 #include "muster/export/trace.h"
 #include "muster/export/translate.h"
 #include "muster/export/translation_internal.h"
+#include "muster/nn/kernels/torch_compat.h"
 #include "muster/nn/model/model.h"
 #include "muster/saved_model/executor/executable_model.h"
 #include "muster/saved_model/graph/check.h"
@@ -528,7 +529,7 @@ std::vector<Case> recurrent_layers() {
 Tensor attention_of(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                     bool causal) {
   const auto given = mask.defined() ? at::optional<Tensor>(mask) : at::nullopt;
-#if TORCH_VERSION_MAJOR >= 2
+#if MUSTER_TORCH_AT_LEAST(2, 0)
   return at::scaled_dot_product_attention(query, key, value, given, 0, causal);
 #else
   return std::get<0>(at::_scaled_dot_product_attention(query, key, value, given, 0, false, causal));
@@ -557,7 +558,7 @@ std::vector<Case> attentions() {
            return Tensors{output.transpose(0, 1), weights};
          }},
         CASE("encoder layer", x.w.encoder->forward(x.sequence.permute({2, 0, 1})).transpose(0, 1)),
-#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
+#if MUSTER_TORCH_AT_LEAST(2, 4)
         CASE("rms_norm", at::rms_norm(x.cube, {5}, x.w.five, 1e-4), at::rms_norm(x.cube, {3, 5})),
 #endif
   };

@@ -187,33 +187,41 @@ std::string CollectiveReduction::device_group_id(Group& group) {
   return id;
 }
 
-std::unique_ptr<DeviceLink> CollectiveReduction::link_gpus(Group& group) {
+// Also takes the pieces in which gradients are summed.
+void CollectiveReduction::link_gpus(Group& group, std::vector<FlatRange>& pieces) {
   const auto start = std::chrono::steady_clock::now();
   const std::string id = device_group_id(group);
+  const at::Tensor flat = participant().run_variables().flat();
   const bool is_one = id == kOneGpu;
-  auto link =
-      is_one ? make_shared_gpu_link(primary(), partners_of(group),
-                                    [&group](const auto& own) { return swap_handles(group, own); })
-             : make_nccl_link(id, group.rank(), group.size(), primary(), [&group] {
-                 if (!group.check()) throw PeersChanged("the run has ended");
-               });
+  if (is_one) {
+    // Tasks that compute on one GPU hide nothing from each other, and each piece is waited for.
+    pieces = {{0, flat.numel()}};
+    link_ = make_shared_gpu_link(primary(), flat.nbytes(), partners_of(group),
+                                 [&group](const auto& own) { return swap_handles(group, own); });
+  } else {
+    link_ = make_nccl_link(id, group.rank(), group.size(), primary(), [&group] {
+      if (!group.check()) throw PeersChanged("the run has ended");
+    });
+  }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   log::info("{} of {} tasks seconds={:.2f}",
             is_one ? "memory of one GPU connects the processes" : "NCCL connects the GPUs",
             group.size(), took.count());
-  return link;
 }
 
 void CollectiveReduction::link_devices(Group& group) {
   device_sums_.reset();
   link_.reset();
   const c10::Device device = primary();
-  if (group.size() > 1) {
-    link_ = device.is_cuda() ? link_gpus(group) : make_host_link(group, "gradients");
+  std::vector<FlatRange> pieces = gradient_buckets(participant().run_variables());
+  if (group.size() > 1 && device.is_cuda()) {
+    link_gpus(group, pieces);
+  } else if (group.size() > 1) {
+    link_ = make_host_link(group, "gradients");
   }
   device_sums_ = std::make_unique<DeviceAllReduce>(
       group.plan(), group.rank(), tasks().terms().replicas, participant().run_variables().flat(),
-      gradient_buckets(participant().run_variables()), link_.get());
+      std::move(pieces), link_.get());
   mark_.emplace(device);
 }
 

@@ -67,7 +67,7 @@ class CollectiveReduction final : public GradientReduction {
   void compare_batches(const std::vector<TaskBatches>& all);
   void link_devices(Group& group);
   std::string device_group_id(Group& group);
-  std::unique_ptr<DeviceLink> link_gpus(Group& group);
+  void link_gpus(Group& group, std::vector<FlatRange>& pieces);
   std::optional<ReceivedStep> tell_batches(std::int64_t step,
                                            std::span<const std::optional<Batch>> batches,
                                            const InputPositions& positions);

@@ -174,9 +174,15 @@ void DeviceAllReduce::sum_piece() {
   for (const Exchange::Stage& neighbour : exchange_.taken_from) give_back_to(neighbour);
 }
 
+// Where there are as many marks as pieces, each is that of a piece.
+void DeviceAllReduce::hold_until_whole(const PartialSums& own, std::size_t piece) const {
+  if (own.marks.size() == pieces_.size()) return own.marks[piece].hold_stream();
+  for (const DeviceMark& mark : own.marks) mark.hold_stream();
+}
+
 void DeviceAllReduce::sum_pieces(const PartialSums& own, const std::vector<at::Tensor>& buffers) {
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
-    if (!own.marks.empty()) own.marks[i].hold_stream();
+    hold_until_whole(own, i);
     piece_ = pieces_[i];
     has_notes_ = i == 0;
     if (has_notes_) {

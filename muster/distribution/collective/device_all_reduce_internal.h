@@ -39,6 +39,7 @@ class DeviceAllReduce final : public DeviceSums {
   void take_losses(const PartialSums& own);
   void pack(const std::vector<at::Tensor>& buffers);
   void sum_pieces(const PartialSums& own, const std::vector<at::Tensor>& buffers);
+  void hold_until_whole(const PartialSums& own, std::size_t piece) const;
   void sum_piece();
   at::Tensor losses_of(const RankRange& ranks) const;
 

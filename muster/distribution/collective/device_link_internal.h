@@ -53,9 +53,9 @@ std::string shared_gpu_identity(c10::Device device);
 /// Gives each partner the handle for it, and returns theirs for this task.
 using SwapHandles =
     std::function<std::map<std::size_t, std::string>(const std::map<std::size_t, std::string>&)>;
-/// By memory of the GPU that all tasks share. `partners` are those that this one sends to or
-/// receives from.
-std::unique_ptr<DeviceLink> make_shared_gpu_link(c10::Device device,
+/// By memory of the GPU that all tasks share. `largest` are the bytes of the largest tensor, the
+/// same in all tasks; `partners` are those that this one sends to or receives from.
+std::unique_ptr<DeviceLink> make_shared_gpu_link(c10::Device device, std::size_t largest,
                                                  std::span<const std::size_t> partners,
                                                  const SwapHandles& swap_handles);
 

@@ -14,8 +14,8 @@ std::unique_ptr<DeviceLink> make_nccl_link(const std::string&, std::size_t, std:
 
 std::string shared_gpu_identity(c10::Device) { return {}; }
 
-std::unique_ptr<DeviceLink> make_shared_gpu_link(c10::Device, std::span<const std::size_t>,
-                                                 const SwapHandles&) {
+std::unique_ptr<DeviceLink> make_shared_gpu_link(c10::Device, std::size_t,
+                                                 std::span<const std::size_t>, const SwapHandles&) {
   throw Internal("{}", nccl_obstacle());
 }
 

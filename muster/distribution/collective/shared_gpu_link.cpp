@@ -26,8 +26,8 @@
 namespace muster::internal {
 namespace {
 
-/// Bytes of a mailbox. Larger messages go through it part by part.
-constexpr std::size_t kMailbox = 32 << 20;
+/// The most bytes of a mailbox. Larger messages go through it part by part.
+constexpr std::size_t kMostMailbox = 256 << 20;
 /// Parts of messages begin at multiples of it.
 constexpr std::size_t kAlignment = 16;
 
@@ -42,7 +42,6 @@ struct Box {
   std::byte* mailbox = nullptr;
 
   static constexpr std::size_t kMailboxAt = 256;
-  static constexpr std::size_t kBytes = kMailboxAt + kMailbox;
   static Box at(void* memory) {
     auto* const first = static_cast<std::byte*>(memory);
     return {.full = reinterpret_cast<unsigned*>(first),
@@ -54,9 +53,9 @@ struct Box {
 /// Memory of this task that another may write, or that of another.
 class SharedMemory {
  public:
-  static SharedMemory make() {
+  static SharedMemory make(std::size_t mailbox) {
     SharedMemory made;
-    C10_CUDA_CHECK(cudaMalloc(&made.memory_, Box::kBytes));
+    C10_CUDA_CHECK(cudaMalloc(&made.memory_, Box::kMailboxAt + mailbox));
     C10_CUDA_CHECK(cudaMemset(made.memory_, 0, Box::kMailboxAt));
     C10_CUDA_CHECK(cudaDeviceSynchronize());
     return made;
@@ -141,12 +140,12 @@ class Row {
   bool is_empty() const { return parts_.empty(); }
 
   /// Takes what fits into a mailbox: by the place in it, parts of tensors.
-  std::vector<std::pair<std::size_t, std::span<std::byte>>> take() {
+  std::vector<std::pair<std::size_t, std::span<std::byte>>> take(std::size_t mailbox) {
     std::vector<std::pair<std::size_t, std::span<std::byte>>> taken;
     std::size_t used = 0;
-    while (!parts_.empty() && used < kMailbox) {
+    while (!parts_.empty() && used < mailbox) {
       std::span<std::byte>& part = parts_.front();
-      const std::size_t bytes = std::min(part.size(), kMailbox - used);
+      const std::size_t bytes = std::min(part.size(), mailbox - used);
       taken.emplace_back(used, part.first(bytes));
       used += (bytes + kAlignment - 1) / kAlignment * kAlignment;
       part = part.subspan(bytes);
@@ -161,13 +160,13 @@ class Row {
 
 class SharedGpuLink final : public DeviceLink {
  public:
-  SharedGpuLink(c10::Device device, std::span<const std::size_t> partners,
+  SharedGpuLink(c10::Device device, std::size_t mailbox, std::span<const std::size_t> partners,
                 const SwapHandles& swap_handles)
-      : device_(device) {
+      : device_(device), mailbox_(mailbox) {
     const c10::cuda::CUDAGuard on(device);
     std::map<std::size_t, std::string> handles;
     for (const std::size_t partner : partners) {
-      const auto made = own_.emplace(partner, SharedMemory::make()).first;
+      const auto made = own_.emplace(partner, SharedMemory::make(mailbox_)).first;
       handles.emplace(partner, made->second.handle());
     }
     for (const auto& [partner, handle] : swap_handles(handles)) {
@@ -210,7 +209,7 @@ class SharedGpuLink final : public DeviceLink {
     const Box own = own_.at(to).box();
     const Box theirs = theirs_.at(to).box();
     C10_CUDA_CHECK(launch_wait(own.busy, 0, stop_.on_device(), stream()));
-    for (const auto& [place, bytes] : row.take()) {
+    for (const auto& [place, bytes] : row.take(mailbox_)) {
       C10_CUDA_CHECK(launch_copy(theirs.mailbox + place, bytes.data(), bytes.size(),
                                  stop_.on_device(), stream()));
     }
@@ -221,7 +220,7 @@ class SharedGpuLink final : public DeviceLink {
     const Box own = own_.at(from).box();
     const Box theirs = theirs_.at(from).box();
     C10_CUDA_CHECK(launch_wait(own.full, 1, stop_.on_device(), stream()));
-    for (const auto& [place, bytes] : row.take()) {
+    for (const auto& [place, bytes] : row.take(mailbox_)) {
       C10_CUDA_CHECK(launch_copy(bytes.data(), own.mailbox + place, bytes.size(), stop_.on_device(),
                                  stream()));
     }
@@ -247,6 +246,7 @@ class SharedGpuLink final : public DeviceLink {
   cudaStream_t stream() const { return c10::cuda::getCurrentCUDAStream(device_.index()).stream(); }
 
   const c10::Device device_;
+  const std::size_t mailbox_;
   StopWord stop_;
   bool is_aborted_ = false;
   /// By partner, the memory that it writes, and that which this task writes.
@@ -279,10 +279,14 @@ std::string shared_gpu_identity(c10::Device device) {
   return identity;
 }
 
-std::unique_ptr<DeviceLink> make_shared_gpu_link(c10::Device device,
+std::unique_ptr<DeviceLink> make_shared_gpu_link(c10::Device device, std::size_t largest,
                                                  std::span<const std::size_t> partners,
                                                  const SwapHandles& swap_handles) {
-  return std::make_unique<SharedGpuLink>(device, partners, swap_handles);
+  constexpr std::size_t kWhole = 4096;
+  const std::size_t whole = (largest + kWhole - 1) / kWhole * kWhole;
+  // Beside the largest message there are a few numbers.
+  const std::size_t mailbox = std::min(whole + (1 << 20), kMostMailbox);
+  return std::make_unique<SharedGpuLink>(device, mailbox, partners, swap_handles);
 }
 
 }  // namespace muster::internal

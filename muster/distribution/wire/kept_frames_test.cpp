@@ -358,8 +358,8 @@ void expect_kept(const std::filesystem::path& file) {
   using Message = typename Entry::Struct;
   const std::string bytes = read_bytes(file);
   ASSERT_GE(bytes.size(), net::kFramePrefixBytes) << file;
-  const auto prefix =
-      net::decode_frame_prefix(std::as_bytes(std::span(bytes).first<net::kFramePrefixBytes>()));
+  const std::span<const char, net::kFramePrefixBytes> first(bytes.data(), net::kFramePrefixBytes);
+  const auto prefix = net::decode_frame_prefix(std::as_bytes(first));
   ASSERT_EQ(bytes.size(), net::kFramePrefixBytes + prefix.header_bytes + prefix.body_bytes) << file;
   EXPECT_EQ(prefix.type, Entry::kNumber) << file;
   EXPECT_LE(prefix.header_bytes, message_limits(Entry::kNumber).max_header) << file;

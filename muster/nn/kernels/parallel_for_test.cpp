@@ -1,5 +1,6 @@
 #include "muster/nn/kernels/parallel_for.h"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
 

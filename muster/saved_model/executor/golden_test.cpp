@@ -23,7 +23,7 @@ TEST(Golden, ChainsOfElementwiseOperations) {
   graph.elementwise("c", "Square", {"b"}).elementwise("d", "Mul", {"z", "c"});
   graph.elementwise("e", "AddV2", {"d", "x"}).elementwise("y", "Neg", {"e"});
   const Values outputs = graph.run(true, noise({65, 33}, 3), noise({65, 33}, 4));
-  const TensorValue found = to_tensor_value(outputs.at("y"));
+  const graph::TensorValue found = to_tensor_value(outputs.at("y"));
   expect_golden(found.bytes, "e2bccb7edef010cb346b1558dd72acc90376ff79cdb05417db7f299a26408b62",
                 "y");
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "muster/nn/model/head.h"
+#include "muster/nn/model/model.h"
 #include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
 #include "muster/train/estimator/estimator.h"
