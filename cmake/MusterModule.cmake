@@ -170,11 +170,15 @@ function(muster_add_link_check)
   get_property(libraries GLOBAL PROPERTY MUSTER_LIBRARIES)
   list(REMOVE_DUPLICATES libraries)
   list(FILTER libraries EXCLUDE REGEX "muster")
+  # Debian's libsentencepiece has symbols of a protobuf of its own: a program where it comes before libprotobuf ends as it starts.
+  set(last ${libraries})
+  list(FILTER last INCLUDE REGEX "SentencePiece")
+  list(FILTER libraries EXCLUDE REGEX "SentencePiece")
   file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/link_check.cpp" CONTENT "int main() {}\n")
   add_executable(link_check EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/link_check.cpp")
   target_link_options(link_check PRIVATE -Wl,--no-as-needed)
   target_link_libraries(link_check PRIVATE ${libraries} $<TARGET_NAME_IF_EXISTS:muster_torch>
-    $<TARGET_NAME_IF_EXISTS:GTest::gmock> $<TARGET_NAME_IF_EXISTS:benchmark::benchmark> $<TARGET_NAME_IF_EXISTS:gRPC::grpc++>)
+    $<TARGET_NAME_IF_EXISTS:GTest::gmock> $<TARGET_NAME_IF_EXISTS:benchmark::benchmark> $<TARGET_NAME_IF_EXISTS:gRPC::grpc++> protobuf::libprotobuf ${last})
   if(MUSTER_TEST_COMPILER)
     # With clang's sanitizers, which are linked with the executor's mutants.
     set(clang "${PROJECT_SOURCE_DIR}/cmake/compile_with;${MUSTER_TEST_COMPILER}")
