@@ -127,7 +127,8 @@ int run(const Flags& flags) {
   config.reproducibility.precision = ComputeType::kBfloat16;
   config.reproducibility.deterministic = flags.deterministic;
   config.save_summary_steps = 0;
-  if (std::getenv("TF_CONFIG") != nullptr) config.cluster.train_distribute = [](const RunConfig& own) { return make_collective(own); };
+  if (std::getenv("TF_CONFIG") != nullptr)
+    config.cluster.train_distribute = [](const RunConfig& own) { return make_collective(own); };
   EstimatorOptions options{.model = [&] { return std::make_shared<Wrapped>(flags.model); },
                            .optimizer = momentum({.learning_rate = 1e-4, .momentum = 0.9})};
   if (flags.model == "mnist") options.optimizer = adam({.learning_rate = 1e-4});

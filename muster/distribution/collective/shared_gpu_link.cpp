@@ -189,8 +189,8 @@ class SharedGpuLink final : public DeviceLink {
     }
   }
 
-  // What waits on the device ends, and nothing more is written, in memory of others above all:
-  // what they have got so far is whole.
+  // Work that waits on the device ends, and no more is written, in memory of others above all: the
+  // messages that they have got so far are whole.
   void abort() override {
     is_aborted_ = true;
     stop_.set();

@@ -207,8 +207,8 @@ struct SnapshotPiece {
   static auto fields(auto& self) { return std::tie(self.values); }
 };
 
-/// Of the GPUs of a generation's tasks: which one the sender has, to the task from which it has
-/// the state; NCCL's identifier of all, from the first; a handle of memory that is shared.
+/// A text about the GPUs of a generation's tasks: which one the sender has, to the task from which
+/// it has the state; NCCL's identifier of all, from the first; a handle of memory that is shared.
 struct DeviceGroup {
   std::string id{};
 
