@@ -14,8 +14,11 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
+#include <sstream>
 #include <string>
+#include <utility>
 
 #include "muster/base/flags/flags.h"
 #include "muster/distribution/collective.h"
