@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "muster/base/error.h"
+#include "muster/base/file_inside.h"
 #include "muster/saved_model/graph/lookup_tables_internal.h"
 
 namespace muster::graph {
@@ -32,7 +33,7 @@ class TableReader {
     const std::string_view node = parse_input(init.inputs[1]).node;
     for (const AssetFile& asset : asset_files(meta_)) {
       if (parse_input(asset.tensor.name).node != node) continue;
-      return of_lines(read_file(assets_dir_ / asset.filename),
+      return of_lines(read_file_inside(assets_dir_, asset.filename),
                       attr_or<std::int64_t>(init, "vocab_size", -1));
     }
     return std::nullopt;
