@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include "muster/base/error.h"
@@ -44,6 +46,12 @@ bool take_name(int descriptor, const std::string& name) {
   throw_errno(errno, "taking the name " + name);
 }
 
+int claim_socket() {
+  const int descriptor = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (descriptor < 0) throw_errno(errno, "making a socket");
+  return descriptor;
+}
+
 }  // namespace
 
 FolderClaim::FolderClaim(const Path& folder) {
@@ -52,8 +60,7 @@ FolderClaim::FolderClaim(const Path& folder) {
   if (is_remote(folder)) return;
   const Path local = strip_file_scheme(folder);
   const std::string name = name_of(local);
-  descriptor_ = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (descriptor_ < 0) throw_errno(errno, "making a socket");
+  descriptor_ = claim_socket();
   const Deadline deadline = Deadline::after(kPatience);
   while (!take_name(descriptor_, name)) {
     if (deadline.expired()) {
@@ -68,6 +75,17 @@ FolderClaim::FolderClaim(const Path& folder) {
 
 FolderClaim::~FolderClaim() {
   if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+bool is_claimed(const Path& folder) {
+  const Path local = strip_file_scheme(folder);
+  std::error_code error;
+  if (is_remote(folder) || !std::filesystem::is_directory(local, error)) return false;
+  const std::string name = name_of(local);
+  const int descriptor = claim_socket();
+  const bool is_free = take_name(descriptor, name);
+  ::close(descriptor);
+  return !is_free;
 }
 
 }  // namespace muster

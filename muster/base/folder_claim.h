@@ -26,4 +26,8 @@ class FolderClaim {
   std::shared_ptr<void> in_store_;
 };
 
+/// Whether a process of this machine holds a claim of a folder on a disk now. False for a folder
+/// that is not there, and for those of other file systems.
+bool is_claimed(const Path& folder);
+
 }  // namespace muster

@@ -36,6 +36,17 @@ TEST(FolderClaim, IsRefusedWhileAnotherHoldsItAndLeavesNoFile) {
   EXPECT_NO_THROW(FolderClaim{folder});
 }
 
+TEST(FolderClaim, IsSeenByOthersWhileItIsHeld) {
+  const TempDir dir;
+  EXPECT_FALSE(is_claimed(dir / "none"));
+  EXPECT_FALSE(is_claimed(dir.path()));
+  {
+    const FolderClaim claim(dir.path());
+    EXPECT_TRUE(is_claimed(dir.path()));
+  }
+  EXPECT_FALSE(is_claimed(dir.path()));
+}
+
 TEST(FolderClaim, LeavesLocksOfTheFolderToOthers) {
   const TempDir dir;
   const FolderClaim claim(dir.path());

@@ -29,6 +29,8 @@ constexpr int kMostResumes = 3;
 // So many failures and no success: the program cannot be run like this.
 constexpr std::int64_t kHopelessFailures = 3;
 constexpr std::chrono::milliseconds kEndNap{20};
+// How often the folder is looked at for a request to stop.
+constexpr std::chrono::milliseconds kRequestPause{200};
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -75,6 +77,7 @@ Study StudyRunner::run() {
 
 void StudyRunner::open() {
   store_.open(options_, spec_);
+  store_.remove_stop_request();
   if (options_.as_job_steps) end_left_steps(store_.folder(), options_.grace);
   end_leftovers(store_.folder(), options_.grace);
   history_.trials = store_.trials();
@@ -161,9 +164,18 @@ void StudyRunner::run_trials() {
     if (const int signal = StopSignals::received(); signal != 0) {
       throw Interrupted(signal, "the study was stopped; the same command resumes it");
     }
+    check_stop_request();
     if (!collect()) std::this_thread::sleep_for(nap());
     look_at_running();
   }
+}
+
+void StudyRunner::check_stop_request() {
+  if (Clock::now() < next_request_look_) return;
+  next_request_look_ = Clock::now() + kRequestPause;
+  if (!store_.is_stop_requested()) return;
+  store_.remove_stop_request();
+  throw Interrupted(SIGTERM, "the study was asked to stop; the same command resumes it");
 }
 
 // Short ones are noticed at once, long ones without much work.

@@ -40,6 +40,8 @@ class StudyRunner {
   void open();
   void observe_previous();
   void run_trials();
+  /// Throws Interrupted where another process has asked the study to stop.
+  void check_stop_request();
   /// Begins the run that can be chosen from the results of as few runs as possible, in their order.
   /// False where there is nothing to begin now.
   bool begin_next();
@@ -74,6 +76,7 @@ class StudyRunner {
   /// How often trials were resumed, by number.
   std::map<std::int64_t, int> resumes_;
   Clock::time_point next_look_{};
+  Clock::time_point next_request_look_{};
   TrialProcesses* processes_ = nullptr;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -44,6 +45,8 @@ StudyStore::StudyStore(Path job_dir) : job_dir_(std::move(job_dir)), folder_(job
 
 Path StudyStore::study_file() const { return folder_ / "study.json"; }
 
+Path StudyStore::stop_file() const { return folder_ / "stop"; }
+
 Path StudyStore::trial_file(std::int64_t id) const { return folder_ / fmt::format("{}.json", id); }
 
 bool StudyStore::exists() const { return file_exists(study_file()); }
@@ -51,7 +54,8 @@ bool StudyStore::exists() const { return file_exists(study_file()); }
 void StudyStore::open(const StudyOptions& options, const HyperparameterSpec& spec) const {
   const ordered_json mine{{"hyperparameters", ordered_json::parse(options.hyperparameters)},
                           {"command", options.command},
-                          {"seed", options.seed}};
+                          {"seed", options.seed},
+                          {"workingDirectory", std::filesystem::current_path().string()}};
   if (exists()) {
     const auto there = read_study_json(job_dir_, study_file());
     HyperparameterSpec before =
@@ -85,6 +89,26 @@ HyperparameterSpec StudyStore::spec() const {
   }
   return parse_hyperparameters(block.dump(), algorithms);
 }
+
+StudySetup StudyStore::setup() const {
+  const auto there = read_study_json(job_dir_, study_file());
+  try {
+    return {.hyperparameters = there.at("hyperparameters").dump(),
+            .command = there.at("command").get<std::vector<std::string>>(),
+            .seed = there.value("seed", std::uint64_t{0}),
+            .working_directory = there.value("workingDirectory", std::string())};
+  } catch (const nlohmann::json::exception& error) {
+    throw DataLoss("{} describes no study: {}", study_file().string(), error.what());
+  }
+}
+
+void StudyStore::request_stop() const { write_file_atomically(stop_file(), "", /*durable=*/false); }
+
+void StudyStore::remove_stop_request() const {
+  if (is_stop_requested()) file_system_for(stop_file()).remove(stop_file());
+}
+
+bool StudyStore::is_stop_requested() const { return file_exists(stop_file()); }
 
 std::vector<Trial> StudyStore::trials() const {
   std::vector<Trial> trials;

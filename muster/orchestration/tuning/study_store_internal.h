@@ -5,6 +5,7 @@
 
 #include "muster/base/file_system.h"
 #include "muster/orchestration/tuning/study.h"
+#include "muster/orchestration/tuning/study_control.h"
 
 namespace muster::tuning {
 
@@ -25,6 +26,14 @@ class StudyStore {
   /// Throws NotFound where there is no study, and DataLoss. An algorithm that is not in the table
   /// keeps its name, so that studies of other programs can be shown.
   HyperparameterSpec spec() const;
+  /// The setup that it was begun with. Throws NotFound where there is no study, and DataLoss.
+  StudySetup setup() const;
+
+  /// A request to stop, which the process that runs the study finds and removes.
+  void request_stop() const;
+  void remove_stop_request() const;
+  bool is_stop_requested() const;
+
   /// The trials by number. Throws DataLoss, naming the file.
   std::vector<Trial> trials() const;
   void keep(const Trial& trial) const;
@@ -40,6 +49,7 @@ class StudyStore {
 
  private:
   Path study_file() const;
+  Path stop_file() const;
   Path trial_file(std::int64_t id) const;
   void copy_parent(const Trial& trial, const HyperparameterSpec& spec) const;
 

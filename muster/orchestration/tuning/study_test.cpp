@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "muster/base/error.h"
@@ -15,7 +16,9 @@
 #include "muster/data/summary/hparams.h"
 #include "muster/orchestration/tuning/goals.h"
 #include "muster/orchestration/tuning/state_checksum.h"
+#include "muster/orchestration/tuning/study_control.h"
 #include "muster/orchestration/tuning/study_test_internal.h"
+#include "muster/testing/eventually.h"
 #include "muster/testing/message_of.h"
 #include "muster/testing/temp_dir.h"
 
@@ -174,6 +177,36 @@ TEST(Study, RefusesWhatIsNotItsOwn) {
           .trials.size(),
       2U);
   EXPECT_THROW(read_study(folder.path()), NotFound);
+}
+
+TEST(Study, StopsWhenAnotherProcessAsksForIt) {
+  const TempDir folder;
+  EXPECT_THROW(request_study_stop(folder / "s"), FailedPrecondition);
+  const std::vector<std::string> command =
+      parabola("[ ! -e " + (folder / "wait").string() + " ] || sleep 600");
+  testing::write_bytes(folder / "wait", "");
+  std::string message;
+  std::jthread runner([&] {
+    message = testing::message_of([&] {
+      run_study({.hyperparameters = spec_of(2, 1), .job_dir = folder / "s", .command = command});
+    });
+  });
+  ASSERT_TRUE(testing::eventually([&] { return file_exists(folder / "s/study/1.json"); }));
+  EXPECT_TRUE(is_study_running(folder / "s"));
+  request_study_stop(folder / "s");
+  runner.join();
+  EXPECT_THAT(message, HasSubstr("was asked to stop"));
+  EXPECT_FALSE(is_study_running(folder / "s"));
+  EXPECT_FALSE(file_exists(folder / "s/study/stop"));
+  std::filesystem::remove(folder / "wait");
+  const StudySetup setup = read_study_setup(folder / "s");
+  EXPECT_EQ(setup.command, command);
+  EXPECT_EQ(setup.working_directory, std::filesystem::current_path());
+  // A request that came too late is none for the next one.
+  testing::write_bytes(folder / "s/study/stop", "");
+  const Study study =
+      run_study({.hyperparameters = spec_of(3, 1), .job_dir = folder / "s", .command = command});
+  EXPECT_EQ(study.trials.size(), 3U);
 }
 
 TEST(Study, WaitsForNoPipeAndReadsNothingOutside) {
