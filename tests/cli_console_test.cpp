@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <regex>
 #include <string>
 
 #include "muster/data/summary/event_writer.h"
 #include "muster/testing/eventually.h"
+#include "muster/testing/fake_s3.h"
 #include "muster/testing/process.h"
 #include "muster/testing/raw_tcp.h"
 #include "muster/testing/temp_dir.h"
@@ -30,8 +32,8 @@ Words words_of(const TempDir& folder, const Words& flags) {
 /// A console that runs beside the test.
 class Console {
  public:
-  Console(const TempDir& folder, const Words& flags)
-      : program_(MUSTER_PROGRAM, words_of(folder, flags)) {
+  Console(const TempDir& folder, const Words& flags, const Words& environment = {})
+      : program_(MUSTER_PROGRAM, words_of(folder, flags), {.environment = environment}) {
     const std::regex line("the console is at http://[^:]+:([0-9]+)/");
     EXPECT_TRUE(testing::eventually([&] {
       const std::string text = program_.err();
@@ -118,6 +120,72 @@ TEST_F(ConsoleProgram, OpensToOtherHostsForTokensThatCannotBeGuessed) {
   EXPECT_THAT(there.curl("/api/runs"), EndsWith("401"));
   EXPECT_THAT(there.curl("/api/runs", {"-H", "Authorization: Bearer long-enough-to-be-a-secret"}),
               EndsWith("200"));
+}
+
+class ConsoleOfAStore : public ConsoleProgram {
+ protected:
+  void put(const std::string& name) {
+    const std::string path = folder_ / name;
+    for (const auto& file : std::filesystem::recursive_directory_iterator(path)) {
+      if (!file.is_regular_file()) continue;
+      store_.set_bytes("bucket/logs/" + file.path().lexically_relative(folder_.path()).string(),
+                       testing::read_bytes(file.path()));
+    }
+  }
+  Words environment() const {
+    return {"AWS_ENDPOINT_URL=" + store_.url(), "AWS_ACCESS_KEY_ID=id",
+            "AWS_SECRET_ACCESS_KEY=secret", "XDG_CACHE_HOME=" + (folder_ / "cache").string()};
+  }
+
+  testing::FakeS3 store_;
+};
+
+TEST_F(ConsoleOfAStore, ShowsRunsAsTheyGrowThere) {
+  if (!MUSTER_HAS_STORES) GTEST_SKIP() << "built without libcurl or pugixml";
+  write_run("small");
+  testing::write_bytes(folder_ / "small/muster.json", R"({"runs": [{"seed": 3}], "version": 1})");
+  testing::write_bytes(folder_ / "small/model.ckpt-1.index", "large");
+  put("small");
+  const Words flags{"--logdir", "s3://bucket/logs", "--store-seconds", "0.1", "--allow-changes"};
+  const Console console(folder_, flags, environment());
+  EXPECT_TRUE(testing::eventually(
+      [&] { return console.curl("/api/run?id=small").find("\"seed\":3") != std::string::npos; }));
+  const std::string run = console.curl("/api/run?id=small");
+  EXPECT_THAT(run, HasSubstr("s3://bucket/logs/small"));
+  EXPECT_THAT(console.curl("/api/scalars?run=small&tag=loss"), HasSubstr("\"values\":[0.5]"));
+  // A file that grows, and a run that comes.
+  {
+    EventWriter writer(folder_ / "other");
+    writer.add_scalar("loss", 0.25, 1);
+    writer.flush();
+    put("other");
+    EXPECT_TRUE(testing::eventually([&] {
+      return console.curl("/api/scalars?run=other&tag=loss").find("[0.25]") != std::string::npos;
+    }));
+    writer.add_scalar("loss", 0.125, 2);
+    writer.close();
+    put("other");
+  }
+  EXPECT_TRUE(testing::eventually([&] {
+    return console.curl("/api/scalars?run=other&tag=loss").find("[0.25,0.125]") !=
+           std::string::npos;
+  }));
+  // Neither checkpoints nor what the store has no more are kept here.
+  for (const auto& file : std::filesystem::recursive_directory_iterator(folder_ / "cache")) {
+    EXPECT_THAT(file.path().filename().string(), ::testing::Not(HasSubstr("ckpt")));
+  }
+  const std::string session = console.curl("/api/session");
+  std::smatch secret;
+  ASSERT_TRUE(std::regex_search(session, secret, std::regex("\"pageSecret\":\"([^\"]+)\"")));
+  EXPECT_THAT(console.curl("/api/run/notes?id=small", {"-d", R"({"name": "best"})", "-H",
+                                                       "X-Muster-Page: " + secret[1].str()}),
+              EndsWith("200"));
+  EXPECT_THAT(store_.bytes_of("bucket/logs/small/run_notes.json").value_or(""), HasSubstr("best"));
+  EXPECT_THAT(
+      testing::run_program(MUSTER_PROGRAM, words_of(folder_, {"--logdir", "s3://bucket/none"}),
+                           environment())
+          .err,
+      HasSubstr("there is no folder s3://bucket/none"));
 }
 
 TEST(Report, NeedsTheNameOfAFile) {

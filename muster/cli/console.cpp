@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -76,10 +77,23 @@ serving::Access access_of(const ConsoleFlags& flags) {
   return access;
 }
 
+// $XDG_CACHE_HOME, or ~/.cache; empty where neither is known.
+Path cache_folder() {
+  const char* const cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache == '/') return cache;
+  const char* const home = std::getenv("HOME");
+  return home != nullptr && *home == '/' ? Path(home) / ".cache" : Path();
+}
+
 console::ConsoleOptions console_options(const ConsoleFlags& flags) {
   console::ConsoleOptions options;
   for (const std::string& folder : flags.log_folders) options.log_folders.emplace_back(folder);
   if (options.log_folders.empty()) options.log_folders.emplace_back(".");
+  if (const Path cache = cache_folder(); !cache.empty()) {
+    options.mirrors.cache = cache / "muster" / "console";
+  }
+  options.mirrors.pause = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::duration<double>(flags.store_seconds));
   const JobsFlags jobs_flags{.jobs_dir = flags.jobs_folder};
   const jobs::JobStore store = job_store(jobs_flags);
   options.jobs = {.folder = store.folder(), .supervise_command = store.supervise_command()};
@@ -87,6 +101,8 @@ console::ConsoleOptions console_options(const ConsoleFlags& flags) {
   for (const std::string& server : flags.servers)
     options.models.servers.push_back(address_of(server));
   options.models.call = ask_server;
+  options.examples.folders.assign(flags.data_folders.begin(), flags.data_folders.end());
+  options.examples.csv_columns = flags.csv_columns;
   options.guard.host_names = flags.host_names;
   options.guard.host_names.push_back(flags.address);
   options.guard.is_tls = !flags.tls_key.empty();

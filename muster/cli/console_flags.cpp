@@ -6,7 +6,13 @@ namespace muster::cli {
 
 void add_console_flags(CLI::App& command, ConsoleFlags& flags) {
   repeatable(command.add_option("--logdir", flags.log_folders,
-                                "A folder with runs and studies below it (.); may be repeated"));
+                                "A folder with runs and studies below it, here or in a store "
+                                "(.); may be repeated"));
+  command
+      .add_option("--store-seconds", flags.store_seconds,
+                  "Seconds between looks at a --logdir in a store")
+      ->capture_default_str()
+      ->check(CLI::Range(0.1, 86'400.0));
   command.add_option(
       "--jobs-dir", flags.jobs_folder,
       "The folder of the jobs (MUSTER_JOBS_DIR; default: ~/.local/state/muster/jobs)");
@@ -16,6 +22,13 @@ void add_console_flags(CLI::App& command, ConsoleFlags& flags) {
       ->envname("MUSTER_MODELS_DIR");
   repeatable(command.add_option("--server", flags.servers,
                                 "HOST:PORT of a muster serve; may be repeated"));
+  repeatable(command.add_option("--data-dir", flags.data_folders,
+                                "A folder with evaluation files, whose rows are offered to try a "
+                                "model with; may be repeated"));
+  repeatable(
+      command.add_option("--csv-columns", flags.csv_columns,
+                         "NAME,NAME,...: the fields of CSV files in --data-dir without a header"))
+      ->delimiter(',');
   command.add_option("--port", flags.port, "Port; 0: any free port")->capture_default_str();
   command
       .add_option("--address", flags.address,

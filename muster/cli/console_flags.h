@@ -10,9 +10,12 @@ namespace muster::cli {
 /// The flags of `muster console`.
 struct ConsoleFlags {
   std::vector<std::string> log_folders{};
+  double store_seconds = 10;
   std::string jobs_folder{};
   std::string models_folder{};
   std::vector<std::string> servers{};
+  std::vector<std::string> data_folders{};
+  std::vector<std::string> csv_columns{};
   std::string address = "127.0.0.1";
   std::uint16_t port = 6800;
   std::vector<std::string> host_names{};

@@ -387,7 +387,7 @@ void add_versions_promote(CLI::App& command) {
       .add_option("--stage", flags->stage,
                   "staging, production, archived or none; production becomes the default version")
       ->required();
-  command.add_option("--reason", flags->reason, "A word of why, which stays with the version")
+  command.add_option("--reason", flags->reason, "The reason, which is kept with the version")
       ->required();
   add_json(command, flags, "One JSON object");
   set_action(command, flags, [](const ModelsFlags& given, ModelCatalog& models) {
@@ -461,7 +461,7 @@ constexpr Command kVersionsCommands[] = {
     {"list", "list the versions of a model", add_versions_list},
     {"describe", "show a version", add_versions_describe},
     {"set-default", "set the version for requests that name none", add_versions_set_default},
-    {"promote", "move a version to a stage, with a word of why", add_versions_promote},
+    {"promote", "move a version to a stage, with a reason", add_versions_promote},
     {"compare", "show how two versions and their runs differ", add_versions_compare},
     {"update", "change the description of a version", add_versions_update},
     {"delete", "remove a version", add_versions_delete},

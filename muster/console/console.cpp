@@ -13,6 +13,8 @@
 #include "muster/console/registry_api.h"
 #include "muster/console/runs_api.h"
 #include "muster/console/studies_api.h"
+#include "muster/console/study_changes.h"
+#include "muster/console/try_api.h"
 
 namespace muster::console {
 namespace {
@@ -44,16 +46,19 @@ struct Console::Impl {
   RequestGuard guard;
   Pages pages{};
   LiveUpdates updates{};
+  StoreMirrors mirrors;
   RunsApi runs;
   StudiesApi studies;
   std::optional<JobsApi> jobs{};
   std::optional<ClusterApi> cluster{};
   std::optional<ModelsApi> models{};
+  std::optional<TryApi> tries{};
   std::optional<RegistryApi> registry{};
 
   explicit Impl(ConsoleOptions options)
       : guard(std::move(options.guard)),
-        runs(std::move(options.log_folders), updates),
+        mirrors(std::move(options.log_folders), options.mirrors),
+        runs(mirrors, updates),
         studies([this] { return places(); }) {
     if (options.jobs) {
       jobs.emplace(std::move(*options.jobs), updates);
@@ -63,7 +68,9 @@ struct Console::Impl {
       registry.emplace(options.models_dir,
                        [this](const Path& folder) { return runs.store().id_of(folder); });
     }
-    if (!options.models.servers.empty()) models.emplace(std::move(options.models));
+    if (options.models.servers.empty()) return;
+    tries.emplace(options.models_dir, runs.store(), std::move(options.examples));
+    models.emplace(std::move(options.models));
   }
 
   std::vector<StudiesApi::Place> places() const {
@@ -102,8 +109,11 @@ struct Console::Impl {
       if (call.path.size() == 2) return models->list();
       if (call.path.size() == 4 && call.path[3] == "nodes") return models->nodes(call);
       if (call.path.size() == 5) return models->metadata(call);
+      if (call.path.size() == 6 && call.path[5] == "form") return tries->form(call);
+      if (call.path.size() == 6 && call.path[5] == "rows") return tries->rows(call);
     }
     if (call.path.size() != 2) throw NotFound("there is no such call");
+    if (what == "links" && jobs) return links(call);
     if (what == "registry" && registry) return registry->list();
     if (what == "session") return session();
     if (what == "live") return updates.listen();
@@ -113,10 +123,33 @@ struct Console::Impl {
     if (what == "scalars.csv") return runs.csv(call);
     if (what == "media") return runs.media(call);
     if (what == "media.item") return runs.media_item(call);
+    if (what == "media.bands") return runs.media_bands(call);
     if (what == "studies") return studies.list();
     if (what == "study.contour") return studies.contour(call);
     if (what == "study") return studies.show(call.first("id").value_or(""));
     throw NotFound("there is no such call");
+  }
+
+  // The job of a run, ?run=ID; the run or study of a job, ?job=NAME.
+  HttpResponse links(const ApiRequest& call) const {
+    json found = json::object();
+    if (const auto run = call.first("run")) {
+      const Path folder = runs.store().summary(*run).folder;
+      auto job = jobs->job_of(folder);
+      if (!job) job = jobs->job_of(folder.parent_path());
+      if (job) found["job"] = job->job_id;
+    } else if (const auto name = call.first("job")) {
+      jobs::check_job_name(*name);
+      const Path folder = JobsApi::folder_of(jobs->store().read(*name));
+      const std::string id = folder.empty() ? "" : runs.store().id_of(folder);
+      if (id.empty()) return {.body = found.dump()};
+      if (studies.has(id)) {
+        found["study"] = id;
+      } else if (runs.store().has(id)) {
+        found["run"] = id;
+      }
+    }
+    return {.body = found.dump(-1, ' ', false, json::error_handler_t::replace)};
   }
 
   HttpResponse get_jobs(const ApiRequest& call) {
@@ -140,6 +173,7 @@ struct Console::Impl {
     if (what == "run" && call.path.size() == 3 && call.path[2] == "notes") {
       return runs.set_notes(call);
     }
+    if (what == "study" && jobs && call.path.size() == 3) return change_study(call);
     if (what == "jobs" && jobs && call.path.size() == 4 && action == "cancel") {
       return jobs->cancel(call.path[2]);
     }
@@ -155,6 +189,16 @@ struct Console::Impl {
     if (what == "models" && models && call.path.size() == 6 && action == "default") {
       return models->set_default(call);
     }
+    throw NotFound("there is no such call");
+  }
+
+  HttpResponse change_study(const ApiRequest& call) {
+    if (mirrors.is_mirrored(studies.find(call.first("id").value_or("")).folder)) {
+      throw FailedPrecondition("the study is in a store: `muster tune` resumes it");
+    }
+    StudyChanges changes(studies, *jobs);
+    if (call.path[2] == "stop") return changes.stop(call);
+    if (call.path[2] == "extend") return changes.extend(call);
     throw NotFound("there is no such call");
   }
 

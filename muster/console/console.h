@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "muster/base/file_system.h"
+#include "muster/console/example_files.h"
 #include "muster/console/jobs_api.h"
 #include "muster/console/models_api.h"
 #include "muster/console/request_guard.h"
+#include "muster/console/store_mirror.h"
 #include "muster/serving/http/http_message.h"
 
 namespace muster::console {
@@ -16,12 +18,16 @@ namespace muster::console {
 struct ConsoleOptions {
   /// Folders with runs and studies below them.
   std::vector<Path> log_folders{};
+  /// Where and how often folders of stores are mirrored.
+  StoreMirrorOptions mirrors{};
   /// None: there is no page of jobs.
   std::optional<JobsOptions> jobs{};
   /// A folder of models (muster models), whose versions and stages are shown; empty: none.
   Path models_dir{};
   /// Without servers there are no pages of models.
   ModelsOptions models{};
+  /// Files whose rows pages offer to try a model with.
+  ExampleFilesOptions examples{};
   GuardOptions guard{};
 };
 

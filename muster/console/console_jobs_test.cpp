@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "muster/base/error.h"
@@ -244,6 +246,80 @@ TEST_F(ConsoleJobsTest, SubmitsAgainWithOtherArgumentsInTheSameProgram) {
   EXPECT_EQ(again(R"({"args": [1]})").status, 400);
   EXPECT_EQ(again(R"({"jobDir": ""})").status, 400);
   EXPECT_EQ(again("[1]").status, 400);
+}
+
+class ConsoleStudyTest : public ConsoleJobsTest {
+ protected:
+  ConsoleStudyTest() { write_study("/bin/train"); }
+
+  void write_study(const std::string& program) {
+    std::filesystem::create_directories(runs_ / "tuned" / "study");
+    const json block{
+        {"goal", "MINIMIZE"},
+        {"hyperparameterMetricTag", "loss"},
+        {"maxTrials", 4},
+        {"params",
+         {{{"parameterName", "x"}, {"type", "DOUBLE"}, {"minValue", 0}, {"maxValue", 1}}}}};
+    testing::write_bytes(runs_ / "tuned" / "study" / "study.json",
+                         json{{"hyperparameters", block},
+                              {"command", {program, "--steps", "5"}},
+                              {"seed", 7},
+                              {"workingDirectory", "/work"}}
+                             .dump());
+  }
+  static int max_trials_of(const jobs::Job& job) {
+    const auto flag = std::ranges::find(job.local.command, "--hyperparameters");
+    return json::parse(*std::next(flag))["maxTrials"];
+  }
+};
+
+TEST_F(ConsoleStudyTest, IsExtendedByAJobThatRunsItsCommand) {
+  open(true);
+  const json study = data("/api/study?id=tuned");
+  EXPECT_EQ(study["isRunning"], false);
+  EXPECT_EQ(study["command"], json({"/bin/train", "--steps", "5"}));
+  const HttpResponse answer = ask("POST", "/api/study/extend?id=tuned", R"({"trials": 6})");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(json::parse(answer.body)["job"], "study_tuned");
+  const jobs::Job job = store_.read("study_tuned");
+  EXPECT_EQ(max_trials_of(job), 10);
+  EXPECT_EQ(job.local.working_directory, "/work");
+  EXPECT_EQ(std::vector(job.local.command.end() - 6, job.local.command.end()),
+            (std::vector<std::string>{"--seed", "7", "--", "/bin/train", "--steps", "5"}));
+  // It waits for its turn: the study is as good as running.
+  EXPECT_EQ(ask("POST", "/api/study/extend?id=tuned", R"({"trials": 6})").status, 400);
+  EXPECT_EQ(ask("POST", "/api/study/stop?id=tuned").status, 200);
+  EXPECT_TRUE(is_final(store_.read("study_tuned").state));
+  EXPECT_EQ(ask("POST", "/api/study/stop?id=tuned").status, 400);
+  // The job of a study is submitted again, with the environment that it had.
+  store_.change("study_tuned", [](jobs::Job& changed) { changed.local.most_restarts = 9; });
+  EXPECT_EQ(json::parse(ask("POST", "/api/study/extend?id=tuned", R"({"trials": 1})").body)["job"],
+            "study_tuned_2");
+  EXPECT_EQ(store_.read("study_tuned_2").local.most_restarts, 9);
+  EXPECT_EQ(max_trials_of(store_.read("study_tuned_2")), 5);
+}
+
+TEST_F(ConsoleStudyTest, IsChangedWithTheSecretAndBySenseAlone) {
+  open(false);
+  EXPECT_EQ(ask("POST", "/api/study/extend?id=tuned", R"({"trials": 6})").status, 403);
+  EXPECT_EQ(ask("POST", "/api/study/stop?id=tuned").status, 403);
+  open(true);
+  EXPECT_EQ(ask("POST", "/api/study/stop?id=tuned", "", /*with_secret=*/false).status, 403);
+  for (const char* body : {"", "[]", R"({"trials": 0})", R"({"trials": 1001})",
+                           R"({"trials": "1"})", R"({"trials": 1.5})"}) {
+    EXPECT_EQ(ask("POST", "/api/study/extend?id=tuned", body).status, 400) << body;
+  }
+  for (const char* id : {"..", "tuned/..", "none", "", "/etc"}) {
+    EXPECT_EQ(ask("POST", fmt::format("/api/study/extend?id={}", id), R"({"trials": 1})").status,
+              404)
+        << id;
+  }
+  EXPECT_EQ(ask("POST", "/api/study/remove?id=tuned").status, 404);
+  // A study behind a link is not run.
+  std::filesystem::rename(runs_ / "tuned" / "study" / "study.json", jobs_ / "study.json");
+  std::filesystem::create_symlink(jobs_ / "study.json", runs_ / "tuned" / "study" / "study.json");
+  EXPECT_GE(ask("POST", "/api/study/extend?id=tuned", R"({"trials": 1})").status, 400);
+  EXPECT_THAT(store_.names(), ElementsAre("census"));
 }
 
 TEST_F(ConsoleJobsTest, OrdersTheQueueByPriority) {

@@ -118,7 +118,7 @@ std::size_t EventTail::pass_over(std::string_view bytes, std::uint64_t at) {
     return 0;
   } catch (const Error& error) {
     problem_ = fmt::format("at byte {}: {}", at, error.message());
-    // A length that is wrong leads nowhere; a record with wrong bytes is passed over.
+    // A length that is wrong leads nowhere; a record with wrong bytes is skipped.
     is_stuck_ = reader.offset() == 0;
   }
   return reader.offset();

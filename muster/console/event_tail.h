@@ -31,7 +31,7 @@ class EventTail {
   const Path& path() const { return path_; }
   /// Up to where it has been read.
   std::uint64_t offset() const { return offset_; }
-  /// Why it is not read further, or which record was passed over; empty if all is well.
+  /// Why it is not read further, or which record was skipped; empty if all is well.
   const std::string& problem() const { return problem_; }
 
  private:

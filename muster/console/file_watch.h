@@ -29,7 +29,7 @@ class FileWatch {
   FileWatch(const FileWatch&) = delete;
   FileWatch& operator=(const FileWatch&) = delete;
 
-  /// A folder that is watched already, or that has gone, is passed over. May be called from any
+  /// A folder that is watched already, or that has gone, is skipped. May be called from any
   /// thread, also from `on_change`.
   void add(const Path& folder);
 

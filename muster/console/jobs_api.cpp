@@ -13,6 +13,7 @@
 #include "muster/base/error.h"
 #include "muster/base/json_depth.h"
 #include "muster/base/log.h"
+#include "muster/base/object_store.h"
 #include "muster/base/printable.h"
 #include "muster/orchestration/jobs/back_ends.h"
 #include "muster/orchestration/jobs/job_log.h"
@@ -386,12 +387,46 @@ serving::HttpResponse JobsApi::resubmit(const std::string& name, const ApiReques
   if (!can_resubmit(job)) {
     throw Unimplemented("a job of {} is submitted again by `muster jobs submit`", job.back_end);
   }
-  Job again = as_submitted(job, next_name(store_, name));
-  apply_changes(object_of(request.body), again);
-  if (!job.local.program_from.empty()) store_.keep_program(again);
-  jobs::submit_job(jobs::BackEnds::built_in(), store_, {.job = again}, store_.environment_of(name));
-  log::info("submitted the job {} again as {} for a page", name, again.job_id);
+  const json changes = object_of(request.body);
+  const Job again = submit_again(job, [&](Job& changed) { apply_changes(changes, changed); });
   return {.body = json_text(summary_json(again))};
+}
+
+Job JobsApi::submit_again(const Job& job, const std::function<void(Job&)>& change) {
+  Job again = as_submitted(job, next_name(store_, job.job_id));
+  change(again);
+  if (!job.local.program_from.empty()) store_.keep_program(again);
+  jobs::submit_job(jobs::BackEnds::built_in(), store_, {.job = again},
+                   store_.environment_of(job.job_id));
+  log::info("submitted the job {} again as {} for a page", job.job_id, again.job_id);
+  return again;
+}
+
+Job JobsApi::submit_new(Job job, const std::vector<std::string>& environment) {
+  jobs::check_job_name(job.job_id);
+  const auto names = store_.names();
+  if (std::ranges::find(names, job.job_id) != names.end()) {
+    job.job_id = next_name(store_, job.job_id);
+  }
+  job.create_time = std::chrono::system_clock::now();
+  jobs::submit_job(jobs::BackEnds::built_in(), store_, {.job = job}, environment);
+  log::info("submitted the job {} for a page", job.job_id);
+  return job;
+}
+
+Path JobsApi::folder_of(const Job& job) {
+  const std::string& own = job.training_input.job_dir;
+  if (job.prediction_input || own.empty() || is_remote(own)) return {};
+  std::error_code error;
+  Path folder = fs::weakly_canonical(job.local.working_directory / strip_file_scheme(own), error);
+  return error ? Path() : folder;
+}
+
+std::optional<Job> JobsApi::job_of(const Path& job_dir) const {
+  for (Job& job : store_.list()) {
+    if (folder_of(job) == job_dir) return std::move(job);
+  }
+  return std::nullopt;
 }
 
 }  // namespace muster::console

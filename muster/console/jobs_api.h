@@ -1,9 +1,11 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -40,10 +42,19 @@ class JobsApi {
   serving::HttpResponse show(const std::string& name) const;
   serving::HttpResponse follow_log(const std::string& name, const ApiRequest& request);
   serving::HttpResponse cancel(const std::string& name);
-  /// The same job once more, under the next free name.
   serving::HttpResponse set_priority(const std::string& name, const ApiRequest& request);
+  /// The same job once more, under the next free name.
   serving::HttpResponse resubmit(const std::string& name, const ApiRequest& request);
   const jobs::JobStore& store() const { return store_; }
+
+  /// The folder that a job trains in; empty where it has none on this host.
+  static Path folder_of(const jobs::Job& job);
+  /// The newest job that trains in a folder; nothing where none does.
+  std::optional<jobs::Job> job_of(const Path& job_dir) const;
+  /// Submits a job once more, under the next free name and as `change` has changed it.
+  jobs::Job submit_again(const jobs::Job& job, const std::function<void(jobs::Job&)>& change);
+  /// Submits a new job, under its name or the next one that is free.
+  jobs::Job submit_new(jobs::Job job, const std::vector<std::string>& environment);
   /// Ends all streams.
   void close();
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <variant>
 
@@ -21,11 +22,19 @@ constexpr std::size_t kMostTextBytes = std::size_t{256} << 10;
 constexpr std::size_t kMostNodes = 20'000;
 // Tag of a graph, which has none of its own.
 constexpr std::string_view kGraphTag = "graph";
-constexpr std::array<std::pair<MediaKind, std::string_view>, 4> kMediaNames{
+constexpr std::array<std::pair<MediaKind, std::string_view>, 5> kMediaNames{
     {{MediaKind::kImage, "image"},
      {MediaKind::kHistogram, "histogram"},
      {MediaKind::kText, "text"},
-     {MediaKind::kGraph, "graph"}}};
+     {MediaKind::kGraph, "graph"},
+     {MediaKind::kPrCurve, "pr_curve"}}};
+// TensorBoard's tensor of a precision-recall curve: true positives, false positives, true
+// negatives, false negatives, precision and recall, each by threshold.
+constexpr std::string_view kPrPlugin = "pr_curves";
+constexpr std::int64_t kPrRows = 6;
+constexpr std::size_t kPrecisionRow = 4;
+constexpr std::size_t kRecallRow = 5;
+constexpr std::int64_t kMostThresholds = 10'000;
 
 std::string media_text(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -34,6 +43,9 @@ std::string media_text(const json& value) {
 std::optional<MediaKind> kind_of(const SummaryValue& value) {
   if (std::holds_alternative<ImageData>(value.data)) return MediaKind::kImage;
   if (std::holds_alternative<HistogramData>(value.data)) return MediaKind::kHistogram;
+  if (value.plugin == kPrPlugin && std::holds_alternative<NumberTensor>(value.data)) {
+    return MediaKind::kPrCurve;
+  }
   const bool is_text = value.plugin.empty() || value.plugin == "text";
   if (is_text && std::holds_alternative<StringTensor>(value.data)) return MediaKind::kText;
   return std::nullopt;
@@ -105,7 +117,29 @@ MediaItem item_of(const GraphBytes& graph) {
           media_text({{"nodes", std::move(nodes)}, {"isWhole", reader.done()}})};
 }
 
+// A list without infinities and NaN, which JSON has not.
+json finite_list(const double* values, std::size_t count) {
+  json list = json::array();
+  for (std::size_t i = 0; i < count; ++i) {
+    list.push_back(std::isfinite(values[i]) ? json(values[i]) : json());
+  }
+  return list;
+}
+
+MediaItem item_of(const NumberTensor& curve) {
+  const bool fits = curve.shape.size() == 2 && curve.shape[0] == kPrRows && curve.shape[1] > 0 &&
+                    curve.shape[1] <= kMostThresholds &&
+                    curve.values.size() == static_cast<std::size_t>(kPrRows * curve.shape[1]);
+  if (!fits) throw InvalidArgument("this is no precision-recall curve of six rows");
+  const auto count = static_cast<std::size_t>(curve.shape[1]);
+  return {
+      "application/json",
+      media_text({{"precision", finite_list(curve.values.data() + kPrecisionRow * count, count)},
+                  {"recall", finite_list(curve.values.data() + kRecallRow * count, count)}})};
+}
+
 MediaItem item_of(const SummaryValue& value) {
+  if (const auto* curve = std::get_if<NumberTensor>(&value.data)) return item_of(*curve);
   if (const auto* image = std::get_if<ImageData>(&value.data)) return item_of(*image);
   if (const auto* histogram = std::get_if<HistogramData>(&value.data)) return item_of(*histogram);
   return item_of(std::get<StringTensor>(value.data));

@@ -16,9 +16,9 @@ struct Event;
 namespace muster::console {
 
 /// Kinds of data that a run shows besides scalars.
-enum class MediaKind { kImage, kHistogram, kText, kGraph };
+enum class MediaKind { kImage, kHistogram, kText, kGraph, kPrCurve };
 
-/// "image", "histogram", "text", "graph".
+/// "image", "histogram", "text", "graph", "pr_curve".
 std::string_view name_of(MediaKind kind);
 /// Nothing for another word.
 std::optional<MediaKind> media_kind_of(std::string_view name);
@@ -33,8 +33,9 @@ struct MediaPlace {
   std::uint64_t end = 0;
 };
 
-/// Where the images, histograms, texts and graphs of a run lie. They stay in the files: what is
-/// kept is bounded, whatever these say. Of a tag with many, every second one is forgotten.
+/// Where the images, histograms, texts, graphs and precision-recall curves of a run lie. They stay
+/// in the files: what is kept is bounded, whatever these say. Of a tag with many, every second one
+/// is forgotten.
 class MediaIndex {
  public:
   using Key = std::pair<MediaKind, std::string>;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -74,6 +75,28 @@ TEST(MediaIndex, RunsShowWhatTheirFilesHaveBesidesScalars) {
 TEST(MediaIndex, OnlyPicturesThatBrowsersDrawSafelyAreGiven) {
   const Event event = event_with(1, picture_of("<svg onload=alert(1)>"));
   EXPECT_THROW(media_item(event, MediaKind::kImage, "digit"), InvalidArgument);
+}
+
+SummaryValue pr_curve_of(std::vector<std::int64_t> shape, std::vector<double> values) {
+  return {.tag = "auc",
+          .data = NumberTensor{.shape = std::move(shape), .values = std::move(values)},
+          .plugin = "pr_curves"};
+}
+
+TEST(MediaIndex, GivesPrecisionAndRecallOfACurve) {
+  const Event event =
+      event_with(7, pr_curve_of({6, 2}, {4, 1, 3, 0, 1, 4, 0, 3, 0.5, 1, 1, std::nan("")}));
+  MediaIndex index;
+  index.note(event, {});
+  ASSERT_THAT(index.places(), SizeIs(1));
+  EXPECT_EQ(index.places().begin()->first.first, MediaKind::kPrCurve);
+  EXPECT_EQ(nlohmann::json::parse(media_item(event, MediaKind::kPrCurve, "auc").bytes),
+            nlohmann::json({{"precision", {0.5, 1.0}}, {"recall", {1.0, nullptr}}}));
+  for (const auto& shape : {std::vector<std::int64_t>{6, 3}, {4, 3}, {12}, {6, 1 << 20}}) {
+    EXPECT_THROW(media_item(event_with(7, pr_curve_of(shape, std::vector<double>(12))),
+                            MediaKind::kPrCurve, "auc"),
+                 InvalidArgument);
+  }
 }
 
 TEST(MediaIndex, MemoryDoesNotGrowWithTheFile) {

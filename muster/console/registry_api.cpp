@@ -58,7 +58,7 @@ serving::HttpResponse RegistryApi::set_stage(const ApiRequest& request) const {
     throw InvalidArgument("the body must be a JSON object");
   }
   const serving::StageChange wish = serving::parse_stage_change(request.body);
-  if (wish.reason.empty()) throw InvalidArgument("a change of a stage needs a word of why");
+  if (wish.reason.empty()) throw InvalidArgument("a change of a stage needs a reason");
   const std::string& model = request.path.at(2);
   const std::string& version = request.path.at(3);
   serving::ModelFolder(models_dir_).set_stage(model, version, wish.stage, wish.reason);

@@ -104,13 +104,17 @@ void RunCurves::take(File& file, std::string_view record, std::uint64_t offset) 
                                      .end = offset + record.size() + EventTail::kFrameBytes});
 }
 
-MediaItem RunCurves::read_media(const MediaIndex::Key& key, const MediaPlace& place) const {
+Event RunCurves::read_event(const MediaPlace& place) const {
   std::optional<std::string> bytes;
   files_.at(place.file)
       .tail.read_again(place.offset, place.end,
                        [&](std::string_view record, std::uint64_t) { bytes.emplace(record); });
   if (!bytes) throw NotFound("the file has changed: there is no such record any more");
-  return media_item(decode_event(*bytes), key.first, key.second);
+  return decode_event(*bytes);
+}
+
+MediaItem RunCurves::read_media(const MediaIndex::Key& key, const MediaPlace& place) const {
+  return media_item(read_event(place), key.first, key.second);
 }
 
 // Calls act(file, mark, end) for every stretch with scalars, in the order of the run.

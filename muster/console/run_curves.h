@@ -13,6 +13,10 @@
 #include "muster/console/media_index.h"
 #include "muster/console/scalar_series.h"
 
+namespace muster {
+struct Event;
+}  // namespace muster
+
 namespace muster::console {
 
 /// The scalars of the event files of one folder, read once, and where all else is in them: poll()
@@ -51,7 +55,9 @@ class RunCurves {
                              std::size_t wish) const;
 
   const MediaIndex& media() const { return media_; }
-  /// Reads one of them. Throws NotFound where the file has changed and has it no more.
+  /// Reads the event that one of them is in, or one of them. Both throw NotFound where the file has
+  /// changed and has it no more.
+  Event read_event(const MediaPlace& place) const;
   MediaItem read_media(const MediaIndex::Key& key, const MediaPlace& place) const;
 
  private:

@@ -163,7 +163,7 @@ std::map<std::string, IndexedRun> read_run_index(const Path& root, RunTagSets& s
   try {
     return runs_in(read_file_inside(root, kRunIndexFile, kMostIndexBytes), sets);
   } catch (const std::exception& error) {
-    log::warning("{} is passed over, and made again: {}", (root / kRunIndexFile).string(),
+    log::warning("{} is ignored, and will be replaced: {}", (root / kRunIndexFile).string(),
                  error.what());
     return {};
   }

@@ -50,7 +50,7 @@ struct IndexedRun {
 };
 
 /// The index of a folder with runs, by their folders below it. Empty where there is no index; one
-/// that is damaged, or lines of it that are, are passed over: the runs are then read.
+/// that is damaged, or lines of it that are, are ignored: the runs are then read.
 std::map<std::string, IndexedRun> read_run_index(const Path& root, RunTagSets& sets);
 /// Replaces it in one step. Throws what the file system throws.
 void write_run_index(const Path& root, const std::map<std::string, IndexedRun>& runs);

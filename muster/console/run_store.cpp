@@ -8,9 +8,11 @@
 #include <iterator>
 #include <system_error>
 #include <utility>
+#include <variant>
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/data/summary/event.h"
 #include "muster/data/summary/recorded_runs.h"
 
 namespace muster::console {
@@ -86,7 +88,8 @@ std::vector<std::string> labels_of(const std::vector<Path>& roots) {
 Path checked_root(const Path& folder) {
   if (folder.string().find("://") != std::string::npos && !folder.string().starts_with("file://")) {
     throw InvalidArgument(
-        "--logdir {}: only folders of this host can be watched; muster fs cp copies a remote one",
+        "{} is in a store, and there is no folder for a copy of its event files: set HOME or "
+        "XDG_CACHE_HOME, or copy it by `muster fs cp`",
         folder.string());
   }
   std::error_code error;
@@ -499,7 +502,7 @@ void RunStore::save_index() {
     try {
       write_run_index(roots_[i], indices[i]);
     } catch (const Error& error) {
-      log::info("no index is kept beside the runs, which are read anew the next time: {}",
+      log::info("no index is kept beside the runs, and the next console reads them again: {}",
                 error.what());
     }
   }
@@ -599,6 +602,25 @@ MediaItem RunStore::media_item(const std::string& id, const std::string& evaluat
   });
   if (!item) throw NotFound("there is no such {} any more", name_of(key.first));
   return std::move(*item);
+}
+
+std::vector<std::pair<std::int64_t, HistogramData>> RunStore::histograms(
+    const std::string& id, const std::string& evaluation, const std::string& tag) {
+  std::vector<std::pair<std::int64_t, HistogramData>> found;
+  with_curves(get(id), [&](const std::string& name, const RunCurves& curves) {
+    const auto places = curves.media().places().find({MediaKind::kHistogram, tag});
+    if (name != evaluation || places == curves.media().places().end()) return;
+    for (const MediaPlace& place : places->second) {
+      const Event event = curves.read_event(place);
+      const auto* const summary = std::get_if<Summary>(&event.what);
+      if (summary == nullptr) continue;
+      for (const SummaryValue& value : *summary) {
+        const auto* const histogram = std::get_if<HistogramData>(&value.data);
+        if (value.tag == tag && histogram != nullptr) found.emplace_back(place.step, *histogram);
+      }
+    }
+  });
+  return found;
 }
 
 }  // namespace muster::console

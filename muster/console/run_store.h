@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "muster/base/file_system.h"
@@ -16,6 +17,7 @@
 #include "muster/console/run_index.h"
 #include "muster/console/run_notes.h"
 #include "muster/console/run_summary.h"
+#include "muster/data/summary/histogram.h"
 
 namespace muster::console {
 
@@ -72,7 +74,7 @@ class RunStore {
 
   /// Looks at a folder and at those inside it that are new, and forgets those that are gone.
   /// Returns whether there are others than before. Folders that are not below the given ones are
-  /// passed over.
+  /// skipped.
   bool look_at(const Path& folder);
   /// All folders that were found, to be watched.
   std::vector<Path> folders() const;
@@ -96,13 +98,14 @@ class RunStore {
   /// All scalars of a run, those of evaluations behind those of training. Reads what is new. Throws
   /// NotFound.
   std::vector<ScalarSummary> scalars(const std::string& id);
+  bool has(const std::string& id) const { return find(id) != nullptr; }
   /// The run as it is known now. Throws NotFound.
   RunSummary summary(const std::string& id) const;
   /// All of its last record in muster.json, a JSON object; empty if there is none or it is damaged.
   /// Throws NotFound.
   std::string record(const std::string& id) const;
   /// Keeps what is known of the runs beside them (run_index.h), where that has changed and there
-  /// are so many that reading them takes a while. A folder that may not be written is passed over.
+  /// are so many that reading them takes a while. A folder that may not be written is skipped.
   void save_index();
   /// Points of curves that are in memory.
   std::size_t held_points() const;
@@ -113,6 +116,10 @@ class RunStore {
   /// One of it, that of a step. Throws NotFound.
   MediaItem media_item(const std::string& run, const std::string& evaluation,
                        const MediaIndex::Key& key, std::int64_t step);
+  /// The histograms of a tag of a run, by step. Empty where it has none.
+  std::vector<std::pair<std::int64_t, HistogramData>> histograms(const std::string& run,
+                                                                 const std::string& evaluation,
+                                                                 const std::string& tag);
   /// The folders below which there are runs, as they were given.
   const std::vector<Path>& roots() const { return roots_; }
 

@@ -13,6 +13,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/console/distribution.h"
 #include "muster/console/run_files.h"
 #include "muster/orchestration/tuning/study.h"
 
@@ -185,8 +186,8 @@ std::string csv_field(const std::string& text) {
 
 }  // namespace
 
-RunsApi::RunsApi(std::vector<Path> log_folders, LiveUpdates& updates)
-    : updates_(updates), store_(std::move(log_folders)) {
+RunsApi::RunsApi(const StoreMirrors& mirrors, LiveUpdates& updates)
+    : mirrors_(mirrors), updates_(updates), store_(mirrors.folders()) {
   if (store_.roots().empty()) return;
   watch_.emplace([this](const std::set<Path>& folders) {
     const std::lock_guard lock(mutex_);
@@ -299,14 +300,18 @@ serving::HttpResponse RunsApi::show(const ApiRequest& request) {
   const json record = json::parse(store_.record(id), nullptr, /*allow_exceptions=*/false);
   out["record"] = record.is_object() ? record : json::object();
   out["scalars"] = std::move(scalars);
-  out["folder"] = run.folder.string();
+  out["folder"] = mirrors_.original_of(run.folder).string();
   out["files"] = files_json(run.folder);
   return {.body = text_of(out)};
 }
 
 serving::HttpResponse RunsApi::set_notes(const ApiRequest& request) {
   const std::string id = request.first("id").value_or("");
-  store_.set_notes(id, run_notes_from_json(request.body));
+  const RunNotes notes = run_notes_from_json(request.body);
+  const Path folder = store_.summary(id).folder;
+  // Those who look at the store see them too.
+  if (mirrors_.is_mirrored(folder)) write_run_notes(mirrors_.original_of(folder), notes);
+  store_.set_notes(id, notes);
   log::info("kept notes of the run {} for a page", store_.summary(id).folder.string());
   updates_.publish("runs", text_of(json{{"runs", json::array({id})}}));
   return {.body = "{}"};
@@ -346,12 +351,29 @@ serving::HttpResponse RunsApi::media(const ApiRequest& request) {
 
 serving::HttpResponse RunsApi::media_item(const ApiRequest& request) {
   const auto kind = media_kind_of(request.first("kind").value_or(""));
-  if (!kind) throw InvalidArgument("kind is image, histogram, text or graph");
+  if (!kind) throw InvalidArgument("kind is image, histogram, text, graph or pr_curve");
   const double step = number_of("step", request.first("step").value_or(""));
   MediaItem item =
       store_.media_item(request.first("run").value_or(""), request.first("evaluation").value_or(""),
                         {*kind, tag_of(request)}, static_cast<std::int64_t>(step));
   return {.content_type = std::move(item.content_type), .body = std::move(item.bytes)};
+}
+
+serving::HttpResponse RunsApi::media_bands(const ApiRequest& request) {
+  json steps = json::array();
+  json bands = json::array();
+  for (const auto& [step, histogram] :
+       store_.histograms(request.first("run").value_or(""),
+                         request.first("evaluation").value_or(""), tag_of(request))) {
+    steps.push_back(step);
+    json values = json::array();
+    for (const double value : bands_of(histogram)) {
+      values.push_back(std::isfinite(value) ? json(value) : json());
+    }
+    bands.push_back(std::move(values));
+  }
+  return {.body = text_of(json{
+              {"shares", kBandShares}, {"steps", std::move(steps)}, {"bands", std::move(bands)}})};
 }
 
 serving::HttpResponse RunsApi::csv(const ApiRequest& request) {

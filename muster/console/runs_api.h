@@ -11,6 +11,7 @@
 #include "muster/console/file_watch.h"
 #include "muster/console/live_updates.h"
 #include "muster/console/run_store.h"
+#include "muster/console/store_mirror.h"
 
 namespace muster::console {
 
@@ -23,13 +24,16 @@ namespace muster::console {
 ///                     run only what lies there, in full where it is little; over=time: X are
 ///                     seconds since 1970 and no steps
 ///   GET scalars.csv   ?run=ID&tag=TAG: what is kept of them, as a file
-///   GET media         ?run=ID&run=ID: images, histograms, texts and graphs that there are
+///   GET media         ?run=ID&run=ID: images, histograms, texts, graphs and
+///                     precision-recall curves that there are
 ///   GET media.item    ?run=ID&evaluation=NAME&kind=KIND&tag=TAG&step=N: one of them
+///   GET media.bands   ?run=ID&evaluation=NAME&tag=TAG: how a histogram changes from step to step
 /// and what they are told: the event `runs` with the ids of those that have changed, `list` when
 /// there are others, and `studies` when trials have begun or ended.
 class RunsApi {
  public:
-  RunsApi(std::vector<Path> log_folders, LiveUpdates& updates);
+  /// Shows runs in the folders of `mirrors`, which must outlive this.
+  RunsApi(const StoreMirrors& mirrors, LiveUpdates& updates);
   ~RunsApi();
 
   serving::HttpResponse list();
@@ -39,6 +43,7 @@ class RunsApi {
   serving::HttpResponse csv(const ApiRequest& request);
   serving::HttpResponse media(const ApiRequest& request);
   serving::HttpResponse media_item(const ApiRequest& request);
+  serving::HttpResponse media_bands(const ApiRequest& request);
   /// Where runs are, for what else may lie in their folders.
   const RunStore& store() const { return store_; }
 
@@ -48,6 +53,7 @@ class RunsApi {
   /// How many runs had changed.
   std::size_t read_all(const std::stop_token& stop);
 
+  const StoreMirrors& mirrors_;
   LiveUpdates& updates_;
   RunStore store_;
   std::mutex mutex_;

@@ -11,6 +11,7 @@
 #include "muster/orchestration/tuning/importance.h"
 #include "muster/orchestration/tuning/ranking.h"
 #include "muster/orchestration/tuning/study.h"
+#include "muster/orchestration/tuning/study_control.h"
 
 namespace muster::console {
 namespace {
@@ -131,6 +132,10 @@ StudiesApi::Place StudiesApi::find(const std::string& id) const {
   return std::move(*found);
 }
 
+bool StudiesApi::has(const std::string& id) const {
+  return std::ranges::any_of(studies(), [&](const Place& place) { return place.id == id; });
+}
+
 serving::HttpResponse StudiesApi::contour(const ApiRequest& request) const {
   const Place place = find(request.first("id").value_or(""));
   const auto found =
@@ -153,6 +158,8 @@ serving::HttpResponse StudiesApi::show(const std::string& id) const {
   const tuning::Study study = tuning::read_study(found.folder);
   json out = summary_of(study);
   out["id"] = id;
+  out["isRunning"] = tuning::is_study_running(found.folder);
+  out["command"] = tuning::read_study_setup(found.folder).command;
   add_importances(study, out["parameters"]);
   out["trials"] = json::array();
   const Front front(study, out);

@@ -32,10 +32,12 @@ class StudiesApi {
   serving::HttpResponse show(const std::string& id) const;
   /// Throws NotFound, InvalidArgument.
   serving::HttpResponse contour(const ApiRequest& request) const;
+  /// Throws NotFound.
+  Place find(const std::string& id) const;
+  bool has(const std::string& id) const;
 
  private:
   std::vector<Place> studies() const;
-  Place find(const std::string& id) const;
 
   Places places_;
 };

@@ -247,15 +247,34 @@ def write_media_run(folder):
                           event_of(2, ("weights", field_of(5, histogram)), ("note", text(b"<b>second</b>")))])
 
 
-def write_study(folder, trials, rungs=()):
+def write_pr_run(folder):
+    """A run whose evaluation has a precision-recall curve and a confusion matrix, and whose weights become wider."""
+    def histogram(width):
+        fields = b"".join(bytes([field << 3 | 1]) + struct.pack("<d", value) for field, value in ((1, -width), (2, width), (3, 4)))
+        return field_of(5, fields + field_of(6, struct.pack("<3d", -width, 0, width)) + field_of(7, struct.pack("<3d", 0, 2, 2)))
+
+    values = (8, 4, 0, 6, 1, 0, 0, 5, 6, 0, 4, 8, 0.5714, 0.8, 1, 1, 0.5, 0)
+    shape = field_of(2, field_of(2, b"\x08\x06") + field_of(2, b"\x08\x03"))
+    curve = field_of(9, field_of(1, field_of(1, b"pr_curves"))) + field_of(8, b"\x08\x01" + shape + field_of(5, struct.pack("<18f", *values)))
+    table = field_of(9, field_of(1, field_of(1, b"text"))) + field_of(8, b"\x08\x07" + field_of(2, b"") + field_of(
+        8, b"| label | cat | <b>dog</b> |\n| --- | --- | --- |\n| cat | 9 | 1 |\n| <b>dog</b> | 2 | 8 |"))
+    write_events(folder, [event_of(step, ("weights", histogram(float(step)))) for step in (1, 2, 3)])
+    write_events(os.path.join(folder, "eval"), [event_of(3, ("auc_pr", curve), ("confusion/table", table))])
+
+
+def write_study(folder, trials, rungs=(), goals=()):
     """A study that is over, as `muster tune` leaves it; with rungs, a trial after the other ends at each of them, the first
-    with the best metric."""
+    with the best metric; with goals beside the first, metrics to be minimized that grow with the number of the trial, but for
+    every third."""
     os.makedirs(os.path.join(folder, "study"))
     parameters = [{"parameterName": "rate", "type": "DOUBLE", "minValue": 0.001, "maxValue": 0.1,
                    "scaleType": "UNIT_LOG_SCALE"},
                   {"parameterName": "kind", "type": "CATEGORICAL", "categoricalValues": ["<b>a</b>", "b"]}]
     halving = {"trialStopping": {"rule": "HYPERBAND", "minSteps": rungs[0]}} if rungs else {}
-    study = {"hyperparameters": {**halving, "goal": "MAXIMIZE", "hyperparameterMetricTag": "auc", "maxTrials": trials,
+    metric = {"goal": "MAXIMIZE", "hyperparameterMetricTag": "auc"}
+    if goals:
+        metric = {"metrics": [{"metric": "auc"}, *({"metric": goal, "goal": "MINIMIZE"} for goal in goals)]}
+    study = {"hyperparameters": {**halving, **metric, "maxTrials": trials,
                                  "params": parameters}, "command": ["/bin/true"], "seed": 0}
     with open(os.path.join(folder, "study", "study.json"), "w") as file:
         json.dump(study, file)
@@ -264,6 +283,7 @@ def write_study(folder, trials, rungs=()):
         one = {"trialId": str(trial), "state": "SUCCEEDED", "otherMetrics": {}, "startTime": 1.0, "endTime": 2.0 + trial,
                "hyperparameters": {"rate": str(0.001 * trial), "kind": "b" if trial % 2 else "<b>a</b>"},
                "finalMetric": curve[-1], "allMetrics": curve}
+        one["otherMetrics"] = {goal: 100.0 if trial % 3 == 0 else float(trial) for goal in goals}
         if rungs:
             last = rungs[trial % len(rungs)]
             one["finalMetric"] = {"trainingStep": str(last), "objectiveValue": 0.9 - 0.001 * last + 0.01 * trial}

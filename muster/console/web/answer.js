@@ -19,6 +19,14 @@ function namesOf(prediction, count, isPicture) {
   return isPicture && count === kCifar10.length ? kCifar10 : Array.from({length: count}, (_, i) => String(i));
 }
 
+/** The class with the largest probability, {name, share}; null for an answer without probabilities. */
+export function bestOf(prediction, isPicture) {
+  const list = probabilitiesOf(prediction);
+  if (!list) return null;
+  const share = Math.max(...list);
+  return {name: namesOf(prediction, list.length, isPicture)[list.indexOf(share)], share};
+}
+
 /** A bar per class; null for an answer without probabilities. */
 export function bars(prediction, isPicture) {
   const list = probabilitiesOf(prediction);

@@ -1,5 +1,6 @@
-// <digit-pad>: a digit drawn by hand, as 28 by 28 numbers from 0 to 1. Tells 'draw'.
+// <digit-pad>: a digit drawn by hand or dropped as a picture, as 28 by 28 numbers from 0 to 1. Tells 'draw'.
 import {element} from './dom.js';
+import {acceptPictures, drawFitted} from './dropped-picture.js';
 
 const kSide = 28;
 const kShown = 252;
@@ -10,7 +11,12 @@ class DigitPad extends HTMLElement {
   #last = null;
 
   connectedCallback() {
-    this.append(this.#shown, element('button', {class: 'quiet', onclick: () => this.clear()}, 'clear'));
+    this.append(this.#shown, element('button', {type: 'button', class: 'quiet', onclick: () => this.clear()}, 'clear'));
+    acceptPictures(this, (bitmap) => {
+      this.clear();
+      drawFitted(this.#shown, bitmap);
+      this.#changed();
+    });
     this.#shown.addEventListener('pointerdown', (event) => {
       this.#shown.setPointerCapture(event.pointerId);
       this.#last = [event.offsetX, event.offsetY];
@@ -19,7 +25,7 @@ class DigitPad extends HTMLElement {
     this.#shown.addEventListener('pointermove', (event) => this.#last && this.#stroke(event));
     this.#shown.addEventListener('pointerup', () => {
       this.#last = null;
-      this.dispatchEvent(new CustomEvent('draw'));
+      this.#changed();
     });
     this.clear();
   }
@@ -28,6 +34,10 @@ class DigitPad extends HTMLElement {
     const pen = this.#shown.getContext('2d');
     pen.fillStyle = '#000';
     pen.fillRect(0, 0, kShown, kShown);
+    this.#changed();
+  }
+
+  #changed() {
     this.dispatchEvent(new CustomEvent('draw'));
   }
 
@@ -50,6 +60,18 @@ class DigitPad extends HTMLElement {
     pen.drawImage(this.#shown, 0, 0, kSide, kSide);
     const {data} = pen.getImageData(0, 0, kSide, kSide);
     return Array.from({length: kSide * kSide}, (_, i) => Number((data[4 * i] / 255).toFixed(3)));
+  }
+
+  /** Draws 784 numbers: from 0 to 1, or bytes where one is above. */
+  set pixels(values) {
+    if (values.length !== kSide * kSide) return;
+    const most = Math.max(...values) > 1 ? 255 : 1;
+    const pen = this.#small.getContext('2d', {willReadFrequently: true});
+    const image = pen.createImageData(kSide, kSide);
+    values.forEach((value, i) => image.data.set([0, 1, 2].map(() => 255 * value / most).concat(255), 4 * i));
+    pen.putImageData(image, 0, 0);
+    this.#shown.getContext('2d').drawImage(this.#small, 0, 0, kShown, kShown);
+    this.#changed();
   }
 }
 

@@ -12,6 +12,7 @@ class JobView extends HTMLElement {
   #again = element('job-again', {hidden: true, onagain: ({detail}) => this.#submitAgain(detail)});
   #tellEnd = element('input', {type: 'checkbox', onchange: () => this.#askToTell()});
   #isFinal = true;
+  #links = element('span');
   #log = element('job-log');
   #definition = element('pre', {tabindex: 0});
 
@@ -30,9 +31,17 @@ class JobView extends HTMLElement {
     try {
       const [job, session] = await Promise.all([get(`jobs/${encodeURIComponent(this.#name)}`), currentSession()]);
       this.#show(job, session.allowChanges);
+      await this.#showLinks();
     } catch (error) {
       this.#note.textContent = error.message;
     }
+  }
+
+  // The run or the study that it trains.
+  async #showLinks() {
+    const {run, study} = await get('links', {job: this.#name});
+    if (run) this.#links.replaceChildren(element('a', {href: `/run?id=${encodeURIComponent(run)}`}, `Run ${run}`));
+    if (study) this.#links.replaceChildren(element('a', {href: `/studies?study=${encodeURIComponent(study)}`}, `Study ${study}`));
   }
 
   async #submitAgain(changes) {
@@ -83,7 +92,7 @@ class JobView extends HTMLElement {
     this.#head.replaceChildren(
       element('div', {class: 'head-line'},
         element('h1', {}, job.name), element('span', {class: `pill ${job.state.toLowerCase()}`}, job.state.toLowerCase()),
-        element('span', {class: 'fill'}),
+        element('span', {class: 'fill'}), this.#links,
         allowChanges && job.state === 'QUEUED' && job.backEnd === 'local' ? this.#priorityOf(job) : null,
         !job.isFinal && 'Notification' in window ? element('label', {class: 'control'}, this.#tellEnd, element('span', {}, 'Tell me when it ends')) : null,
         allowChanges && !job.isFinal ? this.#button('Cancel', 'danger', 'cancel', `Cancel ${job.name}? It ends after a last checkpoint.`) : null,

@@ -1,12 +1,13 @@
 // <line-chart>: curves over steps or time, drawn on a canvas. Drag to zoom, double click to see all; with the keyboard,
 // arrows move the cursor, Escape sees all.
+import {kUsualHeight} from './chart-layout.js';
+import {vectorOf} from './chart-vector.js';
 import {element} from './dom.js';
 import {clock, duration, moment, number} from './format.js';
 import {Scale} from './scale.js';
 import {smoothed} from './smoothing.js';
 
 const kMargin = {left: 52, right: 10, top: 8, bottom: 24};
-const kHeight = 210;
 // A point counts as near the cursor within so many pixels.
 const kNear = 12;
 const kMostRead = 12;
@@ -20,6 +21,7 @@ class LineChart extends HTMLElement {
   #zoom = null;
   #drag = null;
   #cursor = null;
+  #height = kUsualHeight;
   #canvas = element('canvas', {tabindex: 0, role: 'img'});
   #readout = element('output', {class: 'readout', 'aria-live': 'polite'});
   #resize = new ResizeObserver(() => this.#draw());
@@ -40,6 +42,14 @@ class LineChart extends HTMLElement {
 
   disconnectedCallback() {
     this.#resize.disconnect();
+  }
+
+  /** The height of the drawing, in pixels. */
+  set height(height) {
+    if (height === this.#height) return;
+    this.#height = height;
+    this.#canvas.style.height = `${height}px`;
+    this.#draw();
   }
 
   /** [{name, color, dashed, steps, values, xs, low, high}], the last two a band around it, and {x: 'step'|'examples'|'time'|'relative'|'clock', smoothing, isLog,
@@ -87,7 +97,7 @@ class LineChart extends HTMLElement {
     }
     return {
       x: new Scale(left, right, kMargin.left, width - kMargin.right),
-      y: new Scale(low, high, kHeight - kMargin.bottom, kMargin.top, this.#options.isLog),
+      y: new Scale(low, high, this.#height - kMargin.bottom, kMargin.top, this.#options.isLog),
     };
   }
 
@@ -116,12 +126,22 @@ class LineChart extends HTMLElement {
     return new Promise((done) => canvas.toBlob(done, 'image/png'));
   }
 
+  /** What is seen as the text of an SVG file, with a title above and the names of the curves below; '' where nothing is drawn. */
+  vector(title) {
+    if (!this.scales) return '';
+    const {x, y} = this.scales;
+    const width = this.clientWidth;
+    return vectorOf({title, width, height: this.#height, margin: kMargin, curves: this.#curves, x, y,
+      xTicks: this.#xTicks(width).map((tick) => ({at: x.at(tick), text: this.#xTick(tick)})),
+      yTicks: y.ticks(4).map((tick) => ({at: y.at(tick), text: tickText(tick)}))});
+  }
+
   #draw() {
     const width = this.clientWidth;
     if (!width) return;
     const dense = devicePixelRatio || 1;
     this.#canvas.width = width * dense;
-    this.#canvas.height = kHeight * dense;
+    this.#canvas.height = this.#height * dense;
     const pen = this.#canvas.getContext('2d');
     pen.scale(dense, dense);
     const style = getComputedStyle(this);
@@ -132,14 +152,14 @@ class LineChart extends HTMLElement {
     if (!this.scales) {
       pen.fillStyle = ink.faint;
       pen.textAlign = 'center';
-      pen.fillText('nothing to draw', width / 2, kHeight / 2);
+      pen.fillText('nothing to draw', width / 2, this.#height / 2);
       return;
     }
     this.#drawAxes(pen, ink, width);
     pen.save();
     pen.beginPath();
     // A little wider, for dots at the ends.
-    pen.rect(kMargin.left - 4, 0, width - kMargin.left - kMargin.right + 8, kHeight - kMargin.bottom + 4);
+    pen.rect(kMargin.left - 4, 0, width - kMargin.left - kMargin.right + 8, this.#height - kMargin.bottom + 4);
     pen.clip();
     for (const curve of this.#curves) this.#drawCurve(pen, curve);
     this.#drawCursor(pen, ink);
@@ -163,11 +183,14 @@ class LineChart extends HTMLElement {
     }
     pen.textBaseline = 'top';
     pen.textAlign = 'center';
-    for (const tick of x.ticks(Math.max(2, Math.floor(width / 80)))) {
-      const at = x.at(tick);
-      if (at < kMargin.left - 1 || at > width - kMargin.right - 12) continue;
-      pen.fillText(this.#xTick(tick), at, kHeight - kMargin.bottom + 8);
-    }
+    for (const tick of this.#xTicks(width)) pen.fillText(this.#xTick(tick), x.at(tick), this.#height - kMargin.bottom + 8);
+  }
+
+  // Those whose texts have room.
+  #xTicks(width) {
+    const {x} = this.scales;
+    return x.ticks(Math.max(2, Math.floor(width / 80)))
+      .filter((tick) => x.at(tick) >= kMargin.left - 1 && x.at(tick) <= width - kMargin.right - 12);
   }
 
   #xTick(value) {
@@ -241,14 +264,14 @@ class LineChart extends HTMLElement {
     if (this.#drag) {
       pen.fillStyle = ink.accent;
       pen.globalAlpha = 0.14;
-      pen.fillRect(this.#drag[0], kMargin.top, this.#drag[1] - this.#drag[0], kHeight - kMargin.bottom - kMargin.top);
+      pen.fillRect(this.#drag[0], kMargin.top, this.#drag[1] - this.#drag[0], this.#height - kMargin.bottom - kMargin.top);
       pen.globalAlpha = 1;
     }
     if (this.#cursor === null) return;
     pen.strokeStyle = ink.faint;
     pen.beginPath();
     pen.moveTo(x.at(this.#cursor), kMargin.top);
-    pen.lineTo(x.at(this.#cursor), kHeight - kMargin.bottom);
+    pen.lineTo(x.at(this.#cursor), this.#height - kMargin.bottom);
     pen.stroke();
     for (const {curve, i} of this.#pointsAt(this.#cursor)) {
       if (curve.smooth[i] === null) continue;

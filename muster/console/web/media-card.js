@@ -1,9 +1,12 @@
-// <media-card>: one tag of one kind (images, histograms, texts, a graph) of several runs, at a step that a slider chooses.
+// <media-card>: one tag of one kind (images, histograms, texts, a graph, precision-recall curves) of several runs, at a step that a slider chooses.
 import {get, getBlob} from './api.js';
 import {element} from './dom.js';
 import './graph-view.js';
 import {number} from './format.js';
+import {distributionOf} from './distribution.js';
 import {histogramOf} from './histogram.js';
+import {prCurveOf} from './pr-curve.js';
+import {tableOf} from './table-text.js';
 
 class MediaCard extends HTMLElement {
   #kind = '';
@@ -13,6 +16,7 @@ class MediaCard extends HTMLElement {
   #colors = new Map();
   // The media shown of each run, so that nothing is asked for twice.
   #shown = new Map();
+  #distributions = new Map();
   #figures = element('div', {class: 'figures'});
   #at = element('output', {class: 'aside'});
   #slider = element('input', {type: 'range', min: 0, step: 1, oninput: () => this.#choose()});
@@ -86,11 +90,23 @@ class MediaCard extends HTMLElement {
     this.dataset.isReady = 'yes';
   }
 
+  // How the histograms of a run change; they are asked for again only when there are others.
+  async #bands({run, evaluation}) {
+    const key = `${run}\n${evaluation}`;
+    const {steps} = this.#media.find((one) => one.run === run && one.evaluation === evaluation) ?? {steps: []};
+    if (steps.length < 2) return null;
+    const known = this.#distributions.get(key);
+    const bands = known?.last === steps.at(-1) ? known.bands : await get('media.bands', {run, evaluation, tag: this.#tag});
+    this.#distributions.set(key, {last: steps.at(-1), bands});
+    return distributionOf(bands, this.#tag);
+  }
+
   async #made(query) {
     if (this.#kind === 'image') return pictureOf(await getBlob('media.item', query), `${this.#tag} at step ${query.step}`);
     const item = await get('media.item', query);
-    if (this.#kind === 'histogram') return histogramOf(item, this.#tag);
-    if (this.#kind === 'text') return element('div', {}, item.texts.map((text) => element('pre', {tabindex: 0}, text)));
+    if (this.#kind === 'histogram') return element('div', {}, histogramOf(item, this.#tag), await this.#bands(query));
+    if (this.#kind === 'pr_curve') return prCurveOf(item, this.#tag);
+    if (this.#kind === 'text') return element('div', {}, item.texts.map((text) => tableOf(text, this.#tag) ?? element('pre', {tabindex: 0}, text)));
     const view = element('graph-view');
     view.show(item.nodes, item.isWhole, `Graph of ${query.run} ${query.evaluation}`);
     return view;

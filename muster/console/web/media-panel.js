@@ -1,10 +1,10 @@
-// <media-panel>: images, histograms, texts and graphs of runs.
+// <media-panel>: images, histograms, texts, graphs and precision-recall curves of runs.
 import {get} from './api.js';
 import {element} from './dom.js';
 import {later} from './later.js';
 import './media-card.js';
 
-const kOrder = ['image', 'text', 'histogram', 'graph'];
+const kOrder = ['image', 'pr_curve', 'text', 'histogram', 'graph'];
 
 class MediaPanel extends HTMLElement {
   #runs = [];
@@ -51,12 +51,12 @@ class MediaPanel extends HTMLElement {
     const keys = [...groups.keys()].sort((a, b) => rankOf(groups.get(a)[0]) - rankOf(groups.get(b)[0]) || a.localeCompare(b));
     this.#cards.forEach((card) => card.remove());
     this.#note.textContent = keys.length > 0 ? '' : media.length > 0 ? `Nothing of these runs matches “${this.#words.join(' ')}”.` :
-      'The chosen runs have no images, histograms, texts or graphs.';
+      'The chosen runs have no images, histograms, texts, graphs or precision-recall curves.';
     const cards = new Map();
     for (const key of keys) {
       const runs = groups.get(key).map((one) => `${one.run}\n${one.evaluation}`).join('\n');
       let card = this.#cards.get(key);
-      // Runs that were chosen or given up: the card is made anew.
+      // Other runs were chosen: the card is replaced.
       if (!card || card.runs !== runs) {
         card = document.createElement('media-card');
         card.subject = groups.get(key)[0];

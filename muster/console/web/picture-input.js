@@ -1,5 +1,6 @@
-// <picture-input>: a picture of the reader's, as numbers: bytes from 0 to 255, or from 0 to 1.
+// <picture-input>: a picture of the reader's, chosen or dropped, as numbers: bytes from 0 to 255, or from 0 to 1.
 import {element} from './dom.js';
+import {acceptPictures, drawFitted} from './dropped-picture.js';
 
 class PictureInput extends HTMLElement {
   #sides = {width: 32, height: 32, isBytes: true};
@@ -13,25 +14,24 @@ class PictureInput extends HTMLElement {
     this.#canvas.height = sides.height;
     this.append(element('input', {type: 'file', id, accept: 'image/*', onchange: (event) => this.#take(event.target.files[0])}),
       this.#canvas, this.#note);
+    acceptPictures(this, (bitmap) => this.#show(bitmap), (message) => { this.#note.textContent = message; });
   }
 
-  // The middle of it, as large as fits.
   async #take(file) {
     if (!file) return;
     try {
       const bitmap = await createImageBitmap(file);
-      const {width, height} = this.#sides;
-      const scale = Math.max(width / bitmap.width, height / bitmap.height);
-      const pen = this.#canvas.getContext('2d');
-      pen.imageSmoothingQuality = 'high';
-      pen.drawImage(bitmap, (width - scale * bitmap.width) / 2, (height - scale * bitmap.height) / 2,
-                    scale * bitmap.width, scale * bitmap.height);
+      this.#show(bitmap);
       bitmap.close();
-      this.#note.textContent = '';
-      this.dataset.isReady = 'yes';
     } catch {
       this.#note.textContent = `${file.name} is no picture that this browser can read.`;
     }
+  }
+
+  #show(bitmap) {
+    drawFitted(this.#canvas, bitmap);
+    this.#note.textContent = '';
+    this.dataset.isReady = 'yes';
   }
 
   /** Red, green and blue of every pixel, row by row. */
@@ -40,6 +40,20 @@ class PictureInput extends HTMLElement {
     const {data} = this.#canvas.getContext('2d').getImageData(0, 0, width, height);
     const of = (byte) => isBytes ? byte : Number((byte / 255).toFixed(4));
     return Array.from({length: 3 * width * height}, (_, i) => of(data[4 * Math.floor(i / 3) + i % 3]));
+  }
+
+  /** Draws as many numbers. */
+  set pixels(values) {
+    const {width, height, isBytes} = this.#sides;
+    if (values.length !== 3 * width * height) return;
+    const pen = this.#canvas.getContext('2d');
+    const image = pen.createImageData(width, height);
+    for (let i = 0; i < width * height; ++i) {
+      const color = values.slice(3 * i, 3 * i + 3).map((value) => isBytes ? value : 255 * value);
+      image.data.set([...color, 255], 4 * i);
+    }
+    pen.putImageData(image, 0, 0);
+    this.dataset.isReady = 'yes';
   }
 }
 

@@ -1,4 +1,4 @@
-// <registry-view>: versions of models with their stages and what they come from: compared, promoted with a word of why.
+// <registry-view>: versions of models with their stages and what they come from: compared, promoted with a reason.
 import {get, post} from './api.js';
 import {element} from './dom.js';
 import {number} from './format.js';
@@ -53,7 +53,7 @@ class RegistryView extends HTMLElement {
   #formOf(model) {
     const version = element('select', {name: 'version', 'aria-label': 'Version'}, model.versions.toReversed().map(({name}) => element('option', {value: name}, name)));
     const stage = element('select', {name: 'stage', 'aria-label': 'Stage'}, kStages.map((name) => element('option', {value: name, selected: name === 'production'}, name)));
-    const reason = element('input', {type: 'text', name: 'reason', 'aria-label': 'A word of why', placeholder: 'A word of why', required: true, maxlength: 2000});
+    const reason = element('input', {type: 'text', name: 'reason', 'aria-label': 'Reason', placeholder: 'Reason', required: true, maxlength: 2000});
     return element('form', {class: 'toolbar', onsubmit: (event) => {
       event.preventDefault();
       this.#promote(model.name, version.value, stage.value, reason.value);

@@ -14,6 +14,7 @@ import './sorted-table.js';
 class RunPage extends ConsolePage {
   #id = readState().id?.[0] ?? '';
   #head = element('div', {class: 'card'}, element('h1', {}, this.#id));
+  #job = element('span');
   #versions = element('p', {class: 'aside versions'});
   #notes = element('run-notes', {onsave: (event) => this.#save(event.detail)});
   #metrics = element('sorted-table');
@@ -46,6 +47,13 @@ class RunPage extends ConsolePage {
     });
   }
 
+  // The job that it was trained by, whose page has its log.
+  async #showJob(run) {
+    if (!(await currentSession()).hasJobs) return;
+    const {job} = await get('links', {run: run.id}, this.signal);
+    if (job) this.#job.replaceChildren(element('a', {href: `/jobs?job=${encodeURIComponent(job)}`}, `Job ${job} and its log`));
+  }
+
   // Versions of models that come from this run.
   async #showVersions(run) {
     if (!(await currentSession()).hasRegistry) return;
@@ -64,10 +72,11 @@ class RunPage extends ConsolePage {
         record.ended === undefined ? null : element('span', {class: 'pill'}, record.ended ? 'ended' : 'unfinished'),
         element('span', {class: 'fill'}),
         element('a', {href: `/runs?run=${encodeURIComponent(run.id)}`}, 'Curves'),
-        run.study ? element('a', {href: `/studies?study=${encodeURIComponent(run.study)}`}, `Study ${run.study}`) : null),
+        this.#job, run.study ? element('a', {href: `/studies?study=${encodeURIComponent(run.study)}`}, `Study ${run.study}`) : null),
       element('dl', {class: 'facts'}, facts.map(([name, value]) => element('div', {}, element('dt', {}, name), element('dd', {}, value)))),
       this.#versions, run.problem ? element('p', {class: 'problem'}, run.problem) : '');
     this.attempt(() => this.#showVersions(run));
+    this.attempt(() => this.#showJob(run));
     this.#notes.show(notesOf(run), canChange);
     const withKeys = (rows, key) => rows.map((row) => ({...row, key: key(row)}));
     this.#metrics.show(metricColumns, withKeys(run.scalars.filter((one) => !isOfMachine(one)), (one) => `${one.evaluation}/${one.tag}`),

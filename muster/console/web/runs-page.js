@@ -1,6 +1,7 @@
 // <runs-page>: curves of runs laid over each other, what else they show, and a table of them.
 import {get} from './api.js';
 import {batchOf} from './axis.js';
+import {ChartLayout} from './chart-layout.js';
 import {ConsolePage} from './console-page.js';
 import {element} from './dom.js';
 import {later} from './later.js';
@@ -30,6 +31,9 @@ class RunsPage extends ConsolePage {
   #compare = element('compare-view');
   // By tag: the part of a chart's axis that is seen.
   #ranges = new Map();
+  #layout = new ChartLayout(this.#state);
+  // Tags in the order that they have of themselves.
+  #usual = [];
   // The cursor that other charts are to show.
   #mark = null;
   #table = element('run-table', {onchange: (event) => {
@@ -137,7 +141,7 @@ class RunsPage extends ConsolePage {
                 view: this.#view.value === 'curves' ? '' : this.#view.value, tags: this.#tags.value,
                 filter: this.#picker.filter, trim: this.#trim.checked ? '1' : '', group: this.#group.value,
                 archived: this.#picker.showsArchived ? '1' : '',
-                range: [...this.#ranges].map(([tag, [from, to]]) => `${from},${to},${tag}`), ...this.#table.choice});
+                range: [...this.#ranges].map(([tag, [from, to]]) => `${from},${to},${tag}`), ...this.#layout.state, ...this.#table.choice});
   }
 
   // The cursors of all charts go together, once per picture of the screen.
@@ -229,18 +233,46 @@ class RunsPage extends ConsolePage {
       card.remove();
       this.#cards.delete(tag);
     }
-    tags.forEach((tag, place) => {
-      let card = this.#cards.get(tag);
-      if (!card) {
-        card = document.createElement('scalar-card');
-        card.tag = tag;
-        card.range = this.#ranges.get(tag) ?? null;
-        card.addEventListener('range', ({detail}) => this.#setRange(tag, detail));
-        this.#cards.set(tag, card);
-      }
+    for (const tag of tags) this.#cardOf(tag).show(runs, options);
+    this.#usual = tags;
+    this.#arrange();
+  }
+
+  #cardOf(tag) {
+    const known = this.#cards.get(tag);
+    if (known) return known;
+    const card = document.createElement('scalar-card');
+    card.tag = tag;
+    card.range = this.#ranges.get(tag) ?? null;
+    const change = (act) => ({detail}) => {
+      act(detail);
+      this.#write();
+      this.#arrange();
+    };
+    card.addEventListener('range', ({detail}) => this.#setRange(tag, detail));
+    card.addEventListener('size', change((size) => this.#layout.setSize(tag, size)));
+    card.addEventListener('pin', change((isPinned) => this.#layout.setPinned(tag, isPinned)));
+    card.addEventListener('move', change((where) => this.#move(tag, where)));
+    this.#cards.set(tag, card);
+    return card;
+  }
+
+  // To the place of another chart, or by one.
+  #move(tag, {to, by}) {
+    const now = this.#layout.arranged(this.#usual);
+    const other = to ?? now[now.indexOf(tag) + by];
+    if (other !== undefined) this.#layout.move(tag, other, this.#usual);
+  }
+
+  // Charts that stay where they are keep their focus.
+  #arrange() {
+    const focus = document.activeElement;
+    this.#layout.arranged(this.#usual).forEach((tag, place) => {
+      const card = this.#cards.get(tag);
       if (this.#charts.children[place] !== card) this.#charts.insertBefore(card, this.#charts.children[place] ?? null);
-      card.show(runs, options);
+      card.place(this.#layout.sizeOf(tag), this.#layout.isPinned(tag));
     });
+    if (focus !== document.activeElement && this.#charts.contains(focus)) focus.focus();
   }
 }
 

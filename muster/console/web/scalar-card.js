@@ -1,8 +1,10 @@
 // <scalar-card>: the curves of one tag. It asks for them when it comes into view, and again when its runs have news; where
 // a part of them is zoomed into, for that part alone, with all points that it has. Tells 'range' with the part that is seen,
-// [from, to], or null.
+// [from, to], or null; 'move', 'pin' and 'size' with what the reader wants of its place (chart-handles.js).
 import {download, get, save} from './api.js';
 import {startsOf, wantedRanges, xsOf} from './axis.js';
+import {moveHandle, sizeHandle} from './chart-handles.js';
+import {kUsualHeight} from './chart-layout.js';
 import {groupedCurves} from './curve-groups.js';
 import {element} from './dom.js';
 import {isOfMachine, taskOf} from './run-label.js';
@@ -25,17 +27,20 @@ class ScalarCard extends HTMLElement {
   #last = 0;
   #timer = 0;
   #chart = element('line-chart');
+  #size = {height: kUsualHeight, isWide: false};
+  #pin = element('button', {class: 'quiet', title: 'Keep this chart in front', onclick: () => this.#askPin()}, 'Pin');
   #seen = new IntersectionObserver((entries) => this.#onSeen(entries.at(-1).isIntersecting), {rootMargin: '200px'});
 
   connectedCallback() {
     this.#seen.observe(this);
     if (this.#chart.isConnected) return;
     this.append(
-      element('header', {}, element('h2', {}, this.#tag),
-        element('span', {class: 'actions'},
+      element('header', {}, moveHandle(this, this.#tag), element('h2', {}, this.#tag),
+        element('span', {class: 'actions'}, this.#pin,
           element('button', {class: 'quiet', title: 'Save these curves as CSV', onclick: () => this.#save()}, 'CSV'),
-          element('button', {class: 'quiet', title: 'Save this chart as a picture', onclick: () => this.#savePicture()}, 'PNG'))),
-      this.#chart);
+          element('button', {class: 'quiet', title: 'Save this chart as a picture', onclick: () => this.#savePicture()}, 'PNG'),
+          element('button', {class: 'quiet', title: 'Save this chart as a drawing', onclick: () => this.#saveVector()}, 'SVG'))),
+      this.#chart, sizeHandle(this, this.#tag, () => this.#size));
     this.#chart.addEventListener('zoom', (event) => this.#onZoom(event.detail));
   }
 
@@ -49,6 +54,19 @@ class ScalarCard extends HTMLElement {
     this.#tag = tag;
     this.dataset.tag = tag;
     this.#chart.setAttribute('label', tag);
+  }
+
+  /** Its size, {height, isWide}, and whether it is pinned. */
+  place(size, isPinned) {
+    this.#size = size;
+    this.#chart.height = size.height;
+    this.classList.toggle('wide', size.isWide);
+    this.#pin.setAttribute('aria-pressed', String(isPinned));
+    this.#pin.textContent = isPinned ? 'Pinned' : 'Pin';
+  }
+
+  #askPin() {
+    this.dispatchEvent(new CustomEvent('pin', {detail: this.#pin.getAttribute('aria-pressed') !== 'true'}));
   }
 
   /** The part of the axis that is seen at first: [from, to], once. */
@@ -146,6 +164,11 @@ class ScalarCard extends HTMLElement {
   #save() {
     download('scalars.csv', {tag: this.#tag, run: this.#runs.map((run) => run.id)},
              `${this.#fileName}.csv`);
+  }
+
+  #saveVector() {
+    const text = this.#chart.vector(this.#tag);
+    if (text) save(new Blob([text], {type: 'image/svg+xml'}), `${this.#fileName}.svg`);
   }
 
   async #savePicture() {

@@ -1,5 +1,5 @@
 // <study-view>: the trials of one study: history, curves, parallel coordinates, table.
-import {get} from './api.js';
+import {currentSession, get} from './api.js';
 import {element} from './dom.js';
 import {duration, number} from './format.js';
 import './line-chart.js';
@@ -10,6 +10,7 @@ import './parallel-coordinates.js';
 import './pareto-front.js';
 import {addressOf} from './run-label.js';
 import './sorted-table.js';
+import './study-changes.js';
 
 const [kBest, kTrial, kWhole, kStopped] = ['#2a9d6f', '#2f6fde', '#7a8b99', '#d1495b'];
 
@@ -30,10 +31,11 @@ class StudyView extends HTMLElement {
   #trials = [];
   #ranking = element('p', {class: 'note ranking', hidden: true}, 'Only trials of the same number of steps are compared. ' +
     'Those that trained for the most come first, and the best of all is one of them.');
+  #changes = element('study-changes', {hidden: true, onchanged: () => this.refresh()});
   #note = element('p', {class: 'note', role: 'status'});
 
   connectedCallback() {
-    this.append(this.#head, this.#note,
+    this.append(this.#head, this.#note, this.#changes,
       element('div', {class: 'charts pair'},
         element('section', {class: 'card'}, element('h2', {}, 'History'), this.#history,
           legend({color: kBest, text: 'best so far'}, {color: kTrial, text: 'each trial', isDashed: true})),
@@ -51,7 +53,10 @@ class StudyView extends HTMLElement {
 
   async refresh() {
     try {
-      this.#show(await get('study', {id: this.#id}));
+      const [study, session] = await Promise.all([get('study', {id: this.#id}), currentSession()]);
+      this.#show(study);
+      this.#changes.hidden = !session.allowChanges || !session.hasJobs;
+      this.#changes.show(study);
     } catch (error) {
       this.#note.textContent = error.message;
     }
@@ -63,7 +68,8 @@ class StudyView extends HTMLElement {
     const done = trials.filter((trial) => trial.value !== null);
     this.#head.replaceChildren(
       element('div', {class: 'head-line'}, element('h1', {}, study.id),
-        element('span', {class: 'aside'}, `${study.isMaximized ? 'maximize' : 'minimize'} ${study.metric}`)),
+        element('span', {class: 'aside'}, `${study.isMaximized ? 'maximize' : 'minimize'} ${study.metric}`),
+        study.isRunning ? element('span', {class: 'pill running'}, 'running') : null),
       element('dl', {class: 'facts'}, [
         ['best', study.best ? `${number(study.best.value)} (trial ${study.best.trial}${study.isHalved ? ` at step ${study.best.step}` : ''})` : '–'],
         ['trials', `${trials.length} of ${study.maxTrials}`], ['stopped early', study.stoppedEarly],

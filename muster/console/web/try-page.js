@@ -1,12 +1,15 @@
-// <try-page>: a form made from a model's signature, the answer, and the same call for a shell.
+// <try-page>: a form made from a model's signature, rows that are asked together, the answers of one or two versions, and the
+// same call for a shell.
 import {bars, contributions, probabilitiesOf} from './answer.js';
 import {get, post} from './api.js';
 import {ConsolePage} from './console-page.js';
 import {element} from './dom.js';
-import './digit-pad.js';
-import './picture-input.js';
+import {fieldOf} from './form-field.js';
 import {readState, writeState} from './page-state.js';
-import {curlLine, exampleOf, isDigit, pictureSides, shaped, signaturesOf} from './signature.js';
+import {curlLine, exampleOf, pictureSides, signaturesOf} from './signature.js';
+import {answersTable} from './try-answers.js';
+import './try-examples.js';
+import './try-rows.js';
 
 const kShortBody = 400;
 
@@ -16,6 +19,12 @@ class TryPage extends ConsolePage {
   #fields = new Map();
   #model = element('select', {id: 'model', onchange: () => this.#choose()});
   #signature = element('select', {id: 'signature', onchange: () => this.#showForm()});
+  #other = element('select', {id: 'other', onchange: () => this.#write()});
+  // Words that the model knows, by signature and input, and files with examples.
+  #known = {words: {}, files: []};
+  #examples = element('try-examples', {hidden: true, onexample: (event) => this.#fill(event.detail)});
+  #rows = element('try-rows');
+  #addRow = element('button', {type: 'button', 'data-action': 'add-row', onclick: () => this.#add()}, 'Add as a row');
   #form = element('form', {class: 'fields', onsubmit: (event) => {
     event.preventDefault();
     this.#send();
@@ -28,8 +37,9 @@ class TryPage extends ConsolePage {
     this.append(element('h1', {class: 'unseen'}, 'Try it'),
       element('div', {class: 'toolbar'},
         element('label', {class: 'control'}, element('span', {}, 'Model'), this.#model),
-        element('label', {class: 'control'}, element('span', {}, 'Signature'), this.#signature)),
-      this.note, element('div', {class: 'two'}, this.#form, this.#answer));
+        element('label', {class: 'control'}, element('span', {}, 'Signature'), this.#signature),
+        element('label', {class: 'control'}, element('span', {}, 'Compare with'), this.#other)),
+      this.note, this.#examples, element('div', {class: 'two'}, element('div', {class: 'stack'}, this.#form, this.#rows), this.#answer));
     this.#load();
   }
 
@@ -41,9 +51,10 @@ class TryPage extends ConsolePage {
       this.#model.replaceChildren(...this.#models.map((model, i) =>
         element('option', {value: i}, `${model.name} ${model.version} · ${model.url}`)));
       const wanted = readState();
-      const found = this.#models.findIndex((model) => String(model.server) === wanted.server?.[0] &&
-        model.name === wanted.model?.[0] && model.version === wanted.version?.[0]);
+      const found = this.#models.findIndex((model) => keyOf(model) === `${wanted.server?.[0]}/${wanted.version?.[0]}/${wanted.model?.[0]}`);
       this.#model.value = String(Math.max(0, found));
+      this.#other.replaceChildren(element('option', {value: ''}, 'nothing'), ...this.#models.map((model) =>
+        element('option', {value: keyOf(model), selected: keyOf(model) === wanted.other?.[0]}, `${model.name} ${model.version} · ${model.url}`)));
       if (this.#models.length === 0) this.note.textContent = 'No server has a model that answers.';
       else this.#choose();
     });
@@ -53,16 +64,21 @@ class TryPage extends ConsolePage {
     return this.#models[Number(this.#model.value)];
   }
 
-  #path() {
-    const {server, name, version} = this.#chosen;
+  #path({server, name, version} = this.#chosen) {
     return `models/${server}/${encodeURIComponent(name)}/${version}`;
   }
 
-  async #choose() {
+  #write() {
     const {server, name, version} = this.#chosen;
-    writeState({server, model: name, version});
+    writeState({server, model: name, version, other: this.#other.value});
+  }
+
+  async #choose() {
+    this.#write();
+    this.#rows.clear();
     try {
       this.#signatures = signaturesOf(await get(this.#path()));
+      this.#known = await get(`${this.#path()}/form`);
       this.note.textContent = '';
     } catch (error) {
       this.note.textContent = error.message;
@@ -76,46 +92,44 @@ class TryPage extends ConsolePage {
 
   #showForm() {
     this.#fields.clear();
-    const inputs = this.#signatures[this.#signature.value] ?? [];
-    this.#form.replaceChildren(...inputs.map((input) => this.#field(input)),
-      inputs.length ? element('button', {class: 'primary', type: 'submit'}, 'Predict') : '');
+    const inputs = this.#inputs;
+    const words = this.#known.words[this.#signature.value] ?? {};
+    for (const input of inputs) this.#fields.set(input, fieldOf(input, words[input.name] ?? null));
+    this.#form.replaceChildren(...[...this.#fields.values()].map((field) => field.element),
+      inputs.length ? element('span', {class: 'actions'}, element('button', {class: 'primary', type: 'submit'}, 'Predict'), this.#addRow) : '');
+    this.#examples.show(this.#path(), inputs.length ? this.#known.files : [], inputs.map((input) => input.name));
   }
 
-  #field(input) {
-    const id = `input-${input.name}`;
-    const label = element('label', {for: id}, input.name,
-      element('span', {class: 'aside'}, ` ${input.type.slice(3).toLowerCase()} [${input.shape.join(', ')}]`));
-    if (isDigit(input)) {
-      const pad = element('digit-pad', {id});
-      this.#fields.set(input, () => shaped(pad.pixels, input));
-      return element('div', {class: 'field wide'}, label, pad);
-    }
-    const sides = pictureSides(input);
-    if (sides) {
-      const picture = element('picture-input');
-      picture.picture = {sides, id};
-      this.#fields.set(input, () => shaped(picture.pixels, input));
-      return element('div', {class: 'field wide'}, label, picture);
-    }
-    const example = exampleOf(input);
-    const isText = typeof example === 'string';
-    const control = element(isText || typeof example !== 'object' ? 'input' : 'textarea', {id, type: 'text', rows: 2, spellcheck: 'false'});
-    control.value = isText ? example : JSON.stringify(example);
-    this.#fields.set(input, () => {
-      if (isText) return control.value;
-      try {
-        return JSON.parse(control.value);
-      } catch {
-        throw new Error(`${input.name} is no JSON: ${control.value.slice(0, 40)}`);
-      }
-    });
-    return element('div', {class: control.tagName === 'TEXTAREA' ? 'field wide' : 'field'}, label, control);
+  get #inputs() {
+    return this.#signatures[this.#signature.value] ?? [];
   }
 
+  // A model of one text takes rows as they are in the file.
+  #fill({values, raw, isBase64}) {
+    const isRaw = this.#inputs.length === 1 && this.#inputs[0].type === 'DT_STRING' && !(this.#inputs[0].name in values);
+    for (const [input, field] of this.#fields) {
+      if (isRaw) field.write(isBase64 ? JSON.stringify({b64: raw}) : raw);
+      else if (input.name in values) field.write(values[input.name]);
+    }
+  }
+
+  #instance() {
+    const entries = [...this.#fields].map(([input, field]) => [input.name, field.read()]);
+    return entries.length === 1 ? entries[0][1] : Object.fromEntries(entries);
+  }
+
+  #add() {
+    try {
+      this.#rows.add(this.#instance());
+    } catch (error) {
+      this.#answer.replaceChildren(element('p', {class: 'problem'}, error.message));
+    }
+  }
+
+  // The rows that were added, or what the form has.
   #body() {
-    const entries = [...this.#fields].map(([input, read]) => [input.name, read()]);
-    const instance = entries.length === 1 ? entries[0][1] : Object.fromEntries(entries);
-    return {signature_name: this.#signature.value, instances: [instance]};
+    const rows = this.#rows.rows;
+    return {signature_name: this.#signature.value, instances: rows.length > 0 ? rows : [this.#instance()]};
   }
 
   // The same with one field after the other as in an empty form, in one request.
@@ -132,6 +146,8 @@ class TryPage extends ConsolePage {
   async #send() {
     try {
       const body = this.#body();
+      const other = this.#models.find((model) => keyOf(model) === this.#other.value);
+      if (body.instances.length > 1 || other) return await this.#sendAll(body, other);
       const reply = await post(`${this.#path()}/predict`, body);
       this.#why.replaceChildren();
       const prediction = this.#showAnswer(reply, JSON.stringify(body));
@@ -139,6 +155,19 @@ class TryPage extends ConsolePage {
     } catch (error) {
       this.#answer.replaceChildren(element('p', {class: 'problem'}, error.message));
     }
+  }
+
+  // To one version or two, whose answers stand beside each other.
+  async #sendAll(body, other) {
+    const models = other ? [this.#chosen, other] : [this.#chosen];
+    const replies = await Promise.all(models.map((model) => post(`${this.#path(model)}/predict`, body)));
+    const versions = replies.map((reply, i) => ({name: `${models[i].name} ${models[i].version}`, predictions: predictionsOf(reply)}));
+    const failed = replies.filter((reply) => reply.status !== 200);
+    this.#answer.replaceChildren(element('div', {class: 'head-line'}, element('h2', {}, 'Answers'),
+      element('span', {class: 'aside'}, replies.map((reply) => `${reply.milliseconds.toFixed(1)} ms`).join(', '))),
+    ...failed.map((reply) => element('p', {class: 'problem'}, reply.body.slice(0, 500))),
+    answersTable(body.instances, versions, this.#inputs.some((input) => pictureSides(input))));
+    this.dataset.status = failed[0]?.status ?? 200;
   }
 
   #showAnswer(reply, body) {
@@ -161,6 +190,16 @@ class TryPage extends ConsolePage {
       element('button', {class: 'quiet', onclick: () => navigator.clipboard?.writeText(curlLine(reply.url, body))}, 'copy'));
     this.dataset.status = reply.status;
     return prediction;
+  }
+}
+
+const keyOf = ({server, name, version}) => `${server}/${version}/${name}`;
+
+function predictionsOf(reply) {
+  try {
+    return reply.status === 200 ? JSON.parse(reply.body).predictions ?? null : null;
+  } catch {
+    return null;
   }
 }
 

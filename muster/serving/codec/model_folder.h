@@ -21,7 +21,7 @@ struct StageChange {
   std::string stage{};
   /// "2026-03-01T10:04:11Z".
   std::string time{};
-  /// A word of why, of the person who made the change.
+  /// The reason, as the person who made the change gave it.
   std::string reason{};
 };
 
