@@ -49,6 +49,8 @@ struct Squares {
   std::int64_t in_row = 0;
   std::int64_t first = 0;
   std::int64_t count = 0;
+  /// Squares that lie between those of a product and those of the next.
+  std::int64_t pitch = 0;
 };
 /// Products that give a square, for each pair of a channel and an output.
 constexpr std::int64_t kSquareProducts = 16;
@@ -80,12 +82,19 @@ struct ChannelLoops {
   /// [square][channel].
   void (*factors)(const Squares& squares, std::int64_t channels, const float* frame,
                   std::int64_t frame_step, float* to);
+  /// The same from the gradients of the results, for the gradient of the weights: `frame` begins at
+  /// its image.
+  void (*gradient_factors)(const Squares& squares, std::int64_t outputs, const float* frame,
+                           std::int64_t frame_step, float* to);
   /// The results from sums of products, [product][square][output], into an image with rows
   /// `to_step` floats apart.
   void (*results)(const Squares& squares, std::int64_t outputs, const float* products, float* to,
                   std::int64_t to_step);
   /// Adds to a tile of Tiles::rows outputs and Tiles::columns weights.
   void (*weight_tile)(const WeightTile& tile);
+  /// Adds to a tile of Tiles::rows outputs and two vectors of weights, or one.
+  void (*weight_panel)(const WeightTile& tile);
+  void (*narrow_weight_panel)(const WeightTile& tile);
 };
 
 }  // namespace muster::kernels

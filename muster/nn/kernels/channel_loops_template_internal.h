@@ -228,7 +228,7 @@ struct ChannelLoopsOf {
 
   static void factors(const Squares& squares, std::int64_t channels, const float* frame,
                       std::int64_t frame_step, float* to) {
-    const std::int64_t step = squares.count * channels;
+    const std::int64_t step = squares.pitch * channels;
     for (std::int64_t i = 0; i < squares.count; ++i) {
       const std::int64_t square = squares.first + i;
       const float* const corner =
@@ -257,9 +257,39 @@ struct ChannelLoopsOf {
     }
   }
 
+  static void gradient_factors(const Squares& squares, std::int64_t outputs, const float* frame,
+                               std::int64_t frame_step, float* to) {
+    const std::int64_t step = squares.pitch * outputs;
+    for (std::int64_t i = 0; i < squares.count; ++i) {
+      const std::int64_t square = squares.first + i;
+      const float* const corner =
+          frame + square / squares.in_row * 2 * frame_step + square % squares.in_row * 2 * outputs;
+      for (std::int64_t o = 0; o < outputs; o += kLanes) {
+        Vector rows[4][2];
+#pragma GCC unroll 2
+        for (int x = 0; x < 2; ++x) {
+          const float* const column = corner + x * outputs + o;
+          const Vector upper = load(column), lower = load(column + frame_step);
+          rows[0][x] = upper;
+          rows[1][x] = upper + lower;
+          rows[2][x] = upper - lower;
+          rows[3][x] = -lower;
+        }
+        float* place = to + i * outputs + o;
+#pragma GCC unroll 4
+        for (int y = 0; y < 4; ++y, place += 4 * step) {
+          store(place, rows[y][0]);
+          store(place + step, rows[y][0] + rows[y][1]);
+          store(place + 2 * step, rows[y][0] - rows[y][1]);
+          store(place + 3 * step, -rows[y][1]);
+        }
+      }
+    }
+  }
+
   static void results(const Squares& squares, std::int64_t outputs, const float* products,
                       float* to, std::int64_t to_step) {
-    const std::int64_t step = squares.count * outputs;
+    const std::int64_t step = squares.pitch * outputs;
     for (std::int64_t i = 0; i < squares.count; ++i) {
       const std::int64_t square = squares.first + i;
       float* const corner =
@@ -282,19 +312,20 @@ struct ChannelLoopsOf {
     }
   }
 
+  template <int kWide>
   static void weight_tile(const WeightTile& tile) {
-    Vector sums[kRows][kVectors] = {};
+    Vector sums[kRows][kWide] = {};
     for (std::int64_t y = 0; y < tile.rows; ++y) {
       const float* gradient = tile.gradients + y * tile.gradient_row_step;
       const float* image = tile.images + y * tile.image_row_step;
       for (std::int64_t x = 0; x < tile.width; ++x) {
-        Vector columns[kVectors];
+        Vector columns[kWide];
 #pragma GCC unroll 8
-        for (int j = 0; j < kVectors; ++j) columns[j] = load(image + j * kLanes);
+        for (int j = 0; j < kWide; ++j) columns[j] = load(image + j * kLanes);
 #pragma GCC unroll 16
         for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 8
-          for (int j = 0; j < kVectors; ++j) sums[i][j] += gradient[i] * columns[j];
+          for (int j = 0; j < kWide; ++j) sums[i][j] += gradient[i] * columns[j];
         }
         gradient += tile.gradient_step;
         image += tile.image_step;
@@ -303,7 +334,7 @@ struct ChannelLoopsOf {
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 8
-      for (int j = 0; j < kVectors; ++j) {
+      for (int j = 0; j < kWide; ++j) {
         float* const place = tile.to + i * tile.to_stride + j * kLanes;
         store(place, load(place) + sums[i][j]);
       }
@@ -318,8 +349,11 @@ struct ChannelLoopsOf {
             .mask = mask,
             .add_masked = add_masked,
             .factors = factors,
+            .gradient_factors = gradient_factors,
             .results = results,
-            .weight_tile = weight_tile};
+            .weight_tile = weight_tile<kVectors>,
+            .weight_panel = weight_tile<2>,
+            .narrow_weight_panel = weight_tile<1>};
   }
 };
 

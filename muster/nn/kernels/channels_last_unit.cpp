@@ -114,8 +114,8 @@ class PackedKernel {
   template <typename WeightAt>
   PackedKernel(std::int64_t rows, std::int64_t run, std::int64_t outputs, WeightAt weight_at)
       : rows_(rows), run_(run) {
-    for (std::int64_t first = 0; first < outputs; first += widths_.back()) {
-      widths_.push_back(width_of_panel(outputs - first));
+    while (padded_outputs_ < outputs) {
+      widths_.push_back(width_of_panel(outputs - padded_outputs_));
       padded_outputs_ += widths_.back();
     }
     weights_.assign(static_cast<std::size_t>(rows * run * padded_outputs_), 0.0F);
@@ -224,8 +224,10 @@ class WinogradKernel {
     float* const products = scratch + kSquareProducts * at_once_ * frame_.channels;
     const std::int64_t all = frame_.height * frame_.width / 4;
     for (std::int64_t first = 0; first < all; first += at_once_) {
-      const Squares squares{
-          .in_row = frame_.width / 2, .first = first, .count = std::min(at_once_, all - first)};
+      const Squares squares{.in_row = frame_.width / 2,
+                            .first = first,
+                            .count = std::min(at_once_, all - first),
+                            .pitch = std::min(at_once_, all - first)};
       loops.factors(squares, frame_.channels, frame, frame_.row_step(), scratch);
       for (std::int64_t product = 0; product < kSquareProducts; ++product) {
         multiply(product, scratch, squares.count, products);
@@ -426,14 +428,132 @@ class BackwardKernel {
   std::vector<std::int64_t> offsets_;
 };
 
+/// The gradient of a convolution's weights over some images, with a stride of 1 by the products of
+/// WinogradKernel: those of an image's 4x4 pixels and of their results' 2x2 gradients are summed,
+/// and become weights at the end.
+class WinogradWeightKernel {
+ public:
+  /// With fewer channels the factors take as long as the products save.
+  static bool takes(const Frame& image, const Frame& gradient) {
+    constexpr std::int64_t kFewestChannels = 32;
+    return WinogradKernel::takes(image) && image.channels >= kFewestChannels &&
+           gradient.channels >= kFewestChannels;
+  }
+
+  WinogradWeightKernel(const Frame& image, const Frame& gradient)
+      : image_(image),
+        gradient_(gradient),
+        capacity_(std::max<std::int64_t>(kBlock / std::max(image.channels, gradient.channels), 1)) {
+  }
+
+  /// Floats of a sum, [product][output][channel].
+  std::int64_t floats() const { return kSquareProducts * gradient_.channels * image_.channels; }
+  std::int64_t scratch_floats() const {
+    return kSquareProducts * capacity_ * (gradient_.channels + image_.channels);
+  }
+
+  /// Squares whose factors are in memory, not yet multiplied.
+  struct Open {
+    float* scratch = nullptr;
+    std::int64_t count = 0;
+  };
+
+  void add(const float* image, const float* gradient, Open& open, float* to) const {
+    const ChannelLoops& loops = tiles().channel_loops;
+    const std::int64_t all = gradient_.height * gradient_.width / 4;
+    for (std::int64_t first = 0; first < all;) {
+      const Squares squares{.in_row = gradient_.width / 2,
+                            .first = first,
+                            .count = std::min(capacity_ - open.count, all - first),
+                            .pitch = capacity_};
+      loops.factors(squares, image_.channels, image, image_.row_step(),
+                    open.scratch + open.count * image_.channels);
+      loops.gradient_factors(squares, gradient_.channels, gradient + gradient_.first(),
+                             gradient_.row_step(),
+                             gradients_of(open) + open.count * gradient_.channels);
+      open.count += squares.count;
+      first += squares.count;
+      if (open.count == capacity_) finish(open, to);
+    }
+  }
+
+  /// Adds the products of what is in memory.
+  void finish(Open& open, float* to) const {
+    const ChannelLoops& loops = tiles().channel_loops;
+    const std::int64_t lanes = tiles().lanes;
+    WeightTile tile{.rows = 1,
+                    .width = open.count,
+                    .gradient_step = gradient_.channels,
+                    .image_step = image_.channels,
+                    .to_stride = image_.channels};
+    for (std::int64_t product = 0; product < kSquareProducts && open.count > 0; ++product) {
+      const float* const images = open.scratch + product * capacity_ * image_.channels;
+      const float* const gradients = gradients_of(open) + product * capacity_ * gradient_.channels;
+      float* const sums = to + product * gradient_.channels * image_.channels;
+      for (std::int64_t c = 0; c < image_.channels;) {
+        const bool is_wide = image_.channels - c >= 2 * lanes;
+        for (std::int64_t o = 0; o < gradient_.channels; o += tiles().rows) {
+          tile.gradients = gradients + o;
+          tile.images = images + c;
+          tile.to = sums + o * image_.channels + c;
+          (is_wide ? loops.weight_panel : loops.narrow_weight_panel)(tile);
+        }
+        c += is_wide ? 2 * lanes : lanes;
+      }
+    }
+    open.count = 0;
+  }
+
+  /// Writes the weights of an output, [channel][3][3], from its sums.
+  void write(const float* sums, std::int64_t output, float* to) const {
+    const std::int64_t step = gradient_.channels * image_.channels;
+    for (std::int64_t c = 0; c < image_.channels; ++c, to += kTaps * kTaps) {
+      const float* const from = sums + output * image_.channels + c;
+      std::array<std::array<float, 4>, kTaps> rows{};
+      for (std::int64_t x = 0; x < 4; ++x) {
+        const auto column = weights_of(from[x * step], from[(4 + x) * step], from[(8 + x) * step],
+                                       from[(12 + x) * step]);
+        for (std::size_t y = 0; y < kTaps; ++y) rows[y][static_cast<std::size_t>(x)] = column[y];
+      }
+      for (std::size_t y = 0; y < kTaps; ++y) {
+        const auto row = weights_of(rows[y][0], rows[y][1], rows[y][2], rows[y][3]);
+        std::copy_n(row.begin(), kTaps, to + static_cast<std::int64_t>(y) * kTaps);
+      }
+    }
+  }
+
+ private:
+  /// Squares in memory, times their channels: products take as long as their sums' way to memory.
+  static constexpr std::int64_t kBlock = 2048;
+
+  float* gradients_of(const Open& open) const {
+    return open.scratch + kSquareProducts * capacity_ * image_.channels;
+  }
+
+  static std::array<float, kTaps> weights_of(float a, float b, float c, float d) {
+    return {a + 0.5F * (b + c), 0.5F * (b - c), 0.5F * (b + c) + d};
+  }
+
+  Frame image_, gradient_;
+  std::int64_t capacity_;
+};
+
 /// The gradient of a convolution's weights over some images, [output][kernel row][kernel
 /// column][channel].
-class WeightKernel {
+class DirectWeightKernel {
  public:
-  WeightKernel(const Frame& image, const Frame& gradient, std::int64_t stride)
+  DirectWeightKernel(const Frame& image, const Frame& gradient, std::int64_t stride)
       : image_(image), gradient_(gradient), stride_(stride), run_(kTaps * image.channels) {}
 
   std::int64_t floats() const { return gradient_.channels * kTaps * run_; }
+
+  /// Writes the weights of an output, [channel][3][3], from its sums.
+  void write(const float* sums, std::int64_t output, float* to) const {
+    const float* const from = sums + output * kTaps * run_;
+    for (std::int64_t c = 0; c < image_.channels; ++c) {
+      for (std::int64_t k = 0; k < kTaps * kTaps; ++k) *to++ = from[k * image_.channels + c];
+    }
+  }
 
   void add(const float* image, const float* gradient, float* to) const {
     const std::int64_t block = std::max<std::int64_t>(kBlockPixels / gradient_.width, 1);
@@ -490,26 +610,63 @@ class WeightKernel {
   std::int64_t stride_, run_;
 };
 
+/// One of the two.
+class WeightKernel {
+ public:
+  WeightKernel(const Frame& image, const Frame& gradient, std::int64_t stride)
+      : direct_(image, gradient, stride) {
+    if (stride == 1 && WinogradWeightKernel::takes(image, gradient)) {
+      winograd_.emplace(image, gradient);
+    }
+  }
+
+  std::int64_t floats() const { return winograd_ ? winograd_->floats() : direct_.floats(); }
+  std::int64_t scratch_floats() const { return winograd_ ? winograd_->scratch_floats() : 0; }
+
+  using Open = WinogradWeightKernel::Open;
+  void add(const float* image, const float* gradient, Open& open, float* to) const {
+    if (winograd_) return winograd_->add(image, gradient, open, to);
+    direct_.add(image, gradient, to);
+  }
+  void finish(Open& open, float* to) const {
+    if (winograd_) winograd_->finish(open, to);
+  }
+  void write(const float* sums, std::int64_t output, float* to) const {
+    if (winograd_) return winograd_->write(sums, output, to);
+    direct_.write(sums, output, to);
+  }
+
+ private:
+  DirectWeightKernel direct_;
+  std::optional<WinogradWeightKernel> winograd_;
+};
+
 /// Images whose share of a weight's gradient is summed on its own: the shares are added up in their
 /// order, whatever threads made them.
 constexpr std::int64_t kImagesOfShare = 8;
 
-at::Tensor sum_of_shares(std::vector<float>& shares, const at::Tensor& weight) {
-  const auto size = static_cast<std::size_t>(weight.numel());
-  float* const sum = shares.data();
-  for (std::size_t place = size; place < shares.size(); place += size) {
-    for (std::size_t i = 0; i < size; ++i) sum[i] += shares[place + i];
-  }
-  at::Tensor result = at::empty(weight.sizes(), weight.options());
-  float* to = result.data_ptr<float>();
-  const std::int64_t channels = weight.size(1);
-  constexpr std::int64_t kKernel = kTaps * kTaps;
-  for (std::int64_t o = 0; o < weight.size(0); ++o) {
-    const float* const from = sum + o * kKernel * channels;
-    for (std::int64_t c = 0; c < channels; ++c) {
-      for (std::int64_t k = 0; k < kKernel; ++k) *to++ = from[k * channels + c];
+at::Tensor weight_of_shares(const WeightKernel& kernel, std::vector<float>& shares,
+                            const at::Tensor& weight) {
+  const std::int64_t size = kernel.floats();
+  const auto count = static_cast<std::int64_t>(shares.size()) / size;
+  constexpr std::int64_t kGrain = 1 << 14;
+  at::parallel_for(0, size, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    float* const sum = shares.data();
+    for (std::int64_t share = 1; share < count; ++share) {
+      const float* const more = sum + share * size;
+      for (std::int64_t i = begin; i < end; ++i) sum[i] += more[i];
     }
-  }
+  });
+  at::Tensor result = at::empty(weight.sizes(), weight.options());
+  float* const to = result.data_ptr<float>();
+  const std::int64_t outputs = weight.size(0);
+  const std::int64_t output_floats = weight.numel() / outputs;
+  at::parallel_for(0, outputs, at::divup(kGrain, output_floats),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     for (std::int64_t o = begin; o < end; ++o) {
+                       kernel.write(shares.data(), o, to + o * output_floats);
+                     }
+                   });
   return result;
 }
 
@@ -629,28 +786,30 @@ at::Tensor convolution_backward(const Size& in, const Size& out, const at::Tenso
   const WeightKernel weight_kernel(image_frame, gradient_frame, stride);
   const BackwardKernel backward(gradient_frame, stride, Weights(weight));
   const std::int64_t share_count = at::divup(in.batch, kImagesOfShare);
-  std::vector<float> shares(static_cast<std::size_t>(share_count * weight.numel()));
+  std::vector<float> shares(static_cast<std::size_t>(share_count * weight_kernel.floats()));
   at::parallel_for(0, share_count, 1, [&](std::int64_t begin, std::int64_t end) {
     FrameMemory memory(image_frame.floats() + gradient_frame.floats() + backward.floats() +
-                       backward.scratch_floats());
+                       backward.scratch_floats() + weight_kernel.scratch_floats());
     float* const image = memory.take_zeros(image_frame.floats());
     float* const gradient = memory.take_zeros(gradient_frame.floats());
     float* const result = memory.take(backward.floats());
     float* const scratch = memory.take(backward.scratch_floats());
+    WeightKernel::Open open{.scratch = memory.take(weight_kernel.scratch_floats())};
     for (std::int64_t share = begin; share < end; ++share) {
-      float* const sums = shares.data() + share * weight.numel();
+      float* const sums = shares.data() + share * weight_kernel.floats();
       const std::int64_t last = std::min((share + 1) * kImagesOfShare, in.batch);
       for (std::int64_t n = share * kImagesOfShare; n < last; ++n) {
         fill_gradient(n, gradient + gradient_frame.first());
         fill_image(n, image + image_frame.first());
-        weight_kernel.add(image, gradient, sums);
+        weight_kernel.add(image, gradient, open, sums);
         if (!input_gradient_wanted) continue;
         backward.run(gradient, result, scratch);
         take(n, result, backward.pixel_floats(), image + image_frame.first());
       }
+      weight_kernel.finish(open, sums);
     }
   });
-  return sum_of_shares(shares, weight);
+  return weight_of_shares(weight_kernel, shares, weight);
 }
 
 /// The sums that finish_gradients() takes, of the gradient after a ReLU.
