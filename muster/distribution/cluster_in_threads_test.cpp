@@ -31,6 +31,7 @@
 #include "muster/testing/temp_dir.h"
 #include "muster/train/engine/arithmetic.h"
 #include "muster/train/engine/run_state.h"
+#include "muster/train/engine/seeded_model.h"
 
 namespace muster::internal {
 namespace {
@@ -59,15 +60,37 @@ EstimatorOptions two_kernels(std::int64_t size = kSeveralBlocks) {
           .clip = {.global_norm = 20.0}};
 }
 
+/// With variables that are updated as wholes, larger than a server's share of all.
+struct ThreeVariables : Model {
+  ThreeVariables() {
+    vector = register_parameter("vector", torch::full({kSeveralBlocks}, 0.5F));
+    factored = register_parameter("factored", torch::full({300, 600}, -0.25F));
+    matrix = register_parameter("matrix", torch::full({700, 90}, 0.125F));
+  }
+  torch::Tensor forward(const Features&) override { return vector; }
+  torch::Tensor vector, factored, matrix;
+};
+
+EstimatorOptions three_variables() {
+  return {.model = [] { return std::make_shared<ThreeVariables>(); },
+          .head = regression_head(),
+          .optimizer = {{"vector", schedule_free_adam({.learning_rate = 0.01})},
+                        {"factored", adafactor()},
+                        {"matrix", lamb()}}};
+}
+
 /// A process that trains, without a model: the gradients of a replica are a function of its number
 /// and the step.
 class ThreadTask : public Participant {
  public:
   explicit ThreadTask(const RunConfig& config, std::int64_t size = kSeveralBlocks)
+      : ThreadTask(config, two_kernels(size)) {}
+  ThreadTask(const RunConfig& config, EstimatorOptions options)
       : config_(config),
-        options_(two_kernels(size)),
+        options_(std::move(options)),
         model_(options_.model()),
-        variables_(Variables::adopt(*model_)),
+        variables_(
+            Variables::adopt(*model_, adopt_options(variables_of(*model_), &options_.optimizer))),
         updater_(variables_, options_.optimizer),
         update_(variables_, updater_, options_.update_rules()) {}
 
@@ -221,8 +244,9 @@ std::vector<std::string> free_addresses(std::size_t count) {
 /// A chief, workers and servers, each in a thread.
 class ThreadCluster {
  public:
-  ThreadCluster(std::size_t workers, std::size_t servers, const RunConfig& like)
-      : like_(like), workers_(workers), servers_(servers) {
+  ThreadCluster(std::size_t workers, std::size_t servers, const RunConfig& like,
+                EstimatorOptions options = two_kernels())
+      : like_(like), options_(std::move(options)), workers_(workers), servers_(servers) {
     const auto addresses = free_addresses(1 + workers + servers);
     const auto list = [&](std::size_t first, std::size_t count) {
       std::string text;
@@ -259,7 +283,7 @@ class ThreadCluster {
   }
   void start_servers() {
     for (std::size_t i = 0; i < servers_; ++i) {
-      start([config = config("ps", i)] { serve_in_thread(two_kernels(), config, {}); });
+      start([this, config = config("ps", i)] { serve_in_thread(options_, config, {}); });
     }
   }
   using Make = std::function<std::unique_ptr<Strategy>(const RunConfig&)>;
@@ -267,7 +291,7 @@ class ThreadCluster {
   std::vector<std::unique_ptr<ThreadTask>> train(const Make& make) {
     std::vector<std::unique_ptr<ThreadTask>> tasks;
     const auto add = [&](const RunConfig& config) {
-      tasks.push_back(std::make_unique<ThreadTask>(config));
+      tasks.push_back(std::make_unique<ThreadTask>(config, options_));
       start([task = tasks.back().get(), make, config] {
         const auto strategy = make(config);
         task->train(*strategy);
@@ -286,6 +310,7 @@ class ThreadCluster {
 
  private:
   const RunConfig like_;
+  const EstimatorOptions options_;
   const std::size_t workers_;
   const std::size_t servers_;
   std::string cluster_;
@@ -302,13 +327,18 @@ RunConfig with_replicas(std::int64_t replicas) {
 }
 
 void expect_bits_of_one_process(ThreadTask& task, std::int64_t replicas,
-                                std::int64_t size = kSeveralBlocks) {
-  ThreadTask alone(with_replicas(replicas), size);
+                                const EstimatorOptions& options) {
+  ThreadTask alone(with_replicas(replicas), options);
   alone.train_alone();
   EXPECT_EQ(task.step(), kSteps);
   const auto bytes = task.bytes();
   for (const auto& [name, expected] : alone.bytes())
     EXPECT_TRUE(bytes.at(name) == expected) << name;
+}
+
+void expect_bits_of_one_process(ThreadTask& task, std::int64_t replicas,
+                                std::int64_t size = kSeveralBlocks) {
+  expect_bits_of_one_process(task, replicas, two_kernels(size));
 }
 
 std::unique_ptr<Strategy> sliced_collective(const RunConfig& config) {
@@ -416,6 +446,13 @@ TEST(ClusterInThreads, ServersThatWaitForAllComeToTheBitsOfOneProcess) {
   const auto tasks =
       cluster.train([](const RunConfig& config) { return make_parameter_server(config); });
   expect_bits_of_one_process(*tasks.back(), 4);
+}
+
+TEST(ClusterInThreads, ServersKeepVariablesWholeThatAreUpdatedSo) {
+  ThreadCluster cluster(1, 2, with_replicas(3), three_variables());
+  const auto tasks =
+      cluster.train([](const RunConfig& config) { return make_parameter_server(config); });
+  expect_bits_of_one_process(*tasks.back(), 3, three_variables());
 }
 
 TEST(ClusterInThreads, ServersWriteTheirPartsOfACheckpoint) {

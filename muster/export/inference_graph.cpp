@@ -12,6 +12,7 @@
 #include "muster/export/saver_internal.h"
 #include "muster/export/trace.h"
 #include "muster/export/translation_internal.h"
+#include "muster/nn/optim/slot_count.h"
 #include "muster/saved_model/graph/check.h"
 #include "muster/saved_model/graph/default_attrs.h"
 #include "muster/saved_model/graph/join.h"
@@ -214,6 +215,11 @@ BuiltGraph build_graph(Model& model, const Head* head, const ServingInput& input
 }  // namespace exporting
 
 InferenceGraph inference_graph(const Estimator& estimator, const ServingInput& input) {
+  if (has_evaluation_offset(estimator.options().optimizer)) {
+    throw Unimplemented(
+        "the graph restores variables as checkpoints have them, and evaluations of this optimizer "
+        "use others, which it makes of its slots; export a SavedModel, which has those");
+  }
   EvaluationModel model(estimator.options(), 0);
   auto built = exporting::build_graph(model.model(), estimator.options().head.get(), input);
   if (estimator.options().moving_average) {

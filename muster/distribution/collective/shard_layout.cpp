@@ -16,7 +16,8 @@ std::int64_t unit_of(const Variable& variable) {
 // next one among them.
 std::int64_t nearest_cut(const Variable& variable, std::int64_t wanted) {
   const std::int64_t lines = (variable.value.numel() + kVariableAlignment - 1) / kVariableAlignment;
-  const std::int64_t unit = std::max<std::int64_t>(1, unit_of(variable));
+  const std::int64_t unit = variable.spec.whole ? lines * kVariableAlignment
+                                                : std::max<std::int64_t>(1, unit_of(variable));
   const std::int64_t below = variable.offset + (wanted - variable.offset) / unit * unit;
   const std::int64_t above = std::min(variable.offset + lines * kVariableAlignment, below + unit);
   return wanted - below <= above - wanted ? below : above;

@@ -57,6 +57,24 @@ TEST(ShardLayout, CutsVariablesBetweenRowsAsEvenlyAsThatAllows) {
   }
 }
 
+TEST(ShardLayout, LeavesWholeVariablesWhole) {
+  const Variables variables({{.name = "bias", .shape = {5}},
+                             {.name = "whole", .shape = {100, 90}, .whole = true},
+                             {.name = "small", .shape = {3, 3}, .whole = true},
+                             {.name = "table", .shape = {100, 64}}});
+  for (const std::size_t tasks : {2U, 3U, 7U}) {
+    const ShardLayout layout(variables, order_of(tasks));
+    for (std::size_t rank = 0; rank < tasks; ++rank) {
+      for (const Variable& variable : variables.all()) {
+        if (!variable.spec.whole) continue;
+        const FlatRange held = elements_in(variable, layout.of(rank));
+        if (held == FlatRange{}) continue;
+        EXPECT_EQ(held, (FlatRange{0, variable.value.numel()})) << variable.spec.name;
+      }
+    }
+  }
+}
+
 TEST(ShardLayout, TakesSizesByRank) {
   const std::vector<std::int64_t> sizes{5, 0, 7};
   const std::vector<std::size_t> order{2, 0, 1};

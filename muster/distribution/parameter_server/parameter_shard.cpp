@@ -24,7 +24,7 @@ ParameterShard::ParameterShard(const EstimatorOptions& options, const RunConfig&
       membership(config, server_options.peers),
       model(make_seeded_model(options.model, config.seed())),
       terms(terms_of(options, config, *model)),
-      variables(Variables::adopt(*model, adopt_options(variables_of(*model)))),
+      variables(Variables::adopt(*model, adopt_options(variables_of(*model), &options.optimizer))),
       updater(variables, options.optimizer),
       layout(variables, static_cast<std::size_t>(config.cluster.task.num_ps_replicas)),
       number(static_cast<std::size_t>(config.cluster.task.task.index)),

@@ -50,8 +50,10 @@ PsLayout::PsLayout(const Variables& variables, std::size_t servers)
     const std::int64_t block = variable.dense() ? kNormBlock : kNormRowBlock;
     const std::int64_t blocks =
         std::max<std::int64_t>(1, fair / (block * std::max<std::int64_t>(1, width)));
-    for (std::int64_t first = 0; first < size; first += blocks * block) {
-      const std::int64_t last = std::min(size, first + blocks * block);
+    const std::int64_t most =
+        variable.spec.whole ? std::max<std::int64_t>(1, size) : blocks * block;
+    for (std::int64_t first = 0; first < size; first += most) {
+      const std::int64_t last = std::min(size, first + most);
       const auto least = static_cast<std::size_t>(std::ranges::min_element(load) - load.begin());
       load[least] += (last - first) * width;
       by_server_[least].push_back({v, first, last});

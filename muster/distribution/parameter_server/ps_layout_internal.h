@@ -10,9 +10,9 @@
 
 namespace muster::internal {
 
-/// Which server holds what: large variables are cut into parts, between the blocks that norms are
-/// summed by, and every part goes to the server that has least. A function of the variables and the
-/// number of servers alone, so every task knows it.
+/// Which server holds what: large variables that are not VariableSpec::whole are cut into parts,
+/// between the blocks that norms are summed by, and every part goes to the server that has least. A
+/// function of the variables and the number of servers alone, so every task knows it.
 class PsLayout {
  public:
   PsLayout(const Variables& variables, std::size_t servers);

@@ -53,5 +53,17 @@ TEST(PsLayout, ServersHoldEveryElementOnce) {
   }
 }
 
+TEST(PsLayout, WholeVariablesAreOneServers) {
+  const Variables variables({{.name = "cut", .shape = {1 << 18}},
+                             {.name = "whole", .shape = {1 << 9, 1 << 9}, .whole = true}});
+  const PsLayout layout(variables, 3);
+  std::size_t parts[2] = {};
+  for (std::size_t server = 0; server < 3; ++server) {
+    for (const VariablePart& part : layout.parts(server)) ++parts[part.variable];
+  }
+  EXPECT_GT(parts[0], 1U);
+  EXPECT_EQ(parts[1], 1U);
+}
+
 }  // namespace
 }  // namespace muster::internal

@@ -78,7 +78,8 @@ std::vector<at::Tensor> slot_pieces(const PsLayout& layout, std::size_t server,
     const Variable& variable = variables.all()[part.variable];
     if (except != nullptr && except->has(variable.spec.name)) continue;
     for (const at::Tensor& slot : by_variable[variable.spec.name]) {
-      pieces.push_back(part.of(slot, variable));
+      // A slot of a whole variable may have a shape of its own.
+      pieces.push_back(variable.spec.whole ? slot.view({-1}) : part.of(slot, variable));
     }
   }
   return pieces;

@@ -23,6 +23,7 @@ void update_on_host(const CustomRule& rule, const at::Tensor& values, const at::
                             parts.emplace_back(floats(slot) + begin, count);
                           rule.options.update({.learning_rate = rule.learning_rate,
                                                .step = rule.step,
+                                               .rate_share = rule.rate_share,
                                                .values = {floats(values) + begin, count},
                                                .gradients = {floats(gradients) + begin, count},
                                                .slots = parts});
@@ -39,6 +40,32 @@ void custom_update(const CustomRule& rule, const at::Tensor& values, const at::T
   for (const at::Tensor& slot : slots) host_slots.push_back(slot.cpu());
   update_on_host(rule, host_values, gradients.cpu(), host_slots, range);
   values.copy_(host_values);
+  for (std::size_t i = 0; i < slots.size(); ++i) slots[i].copy_(host_slots[i]);
+}
+
+void custom_update_whole(const CustomRule& rule, const Variable& variable,
+                         const at::Tensor& gradients, std::span<const at::Tensor> slots) {
+  const auto span_of = [](const at::Tensor& tensor) {
+    return std::span(floats(tensor), static_cast<std::size_t>(tensor.numel()));
+  };
+  // Tensors of the host are not copied.
+  const at::Tensor host_values = variable.value.cpu();
+  const at::Tensor host_gradients = gradients.cpu();
+  std::vector<at::Tensor> host_slots;
+  std::vector<std::span<float>> slot_spans;
+  for (const at::Tensor& slot : slots) {
+    host_slots.push_back(slot.cpu());
+    slot_spans.push_back(span_of(host_slots.back()));
+  }
+  rule.options.update({.learning_rate = rule.learning_rate,
+                       .step = rule.step,
+                       .rate_share = rule.rate_share,
+                       .shape = variable.spec.shape,
+                       .values = span_of(host_values),
+                       .gradients = span_of(host_gradients),
+                       .slots = slot_spans});
+  if (variable.value.is_cpu()) return;
+  variable.value.copy_(host_values);
   for (std::size_t i = 0; i < slots.size(); ++i) slots[i].copy_(host_slots[i]);
 }
 

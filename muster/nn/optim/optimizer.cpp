@@ -86,6 +86,11 @@ struct Check {
     if (!o.update) throw InvalidArgument("{}: there is no function that updates", o.name);
     std::set<std::string_view> names;
     for (const OptimizerSlot& slot : o.slots) {
+      if (slot.shape_of != nullptr && !o.whole_variables) {
+        throw InvalidArgument(
+            "{}: the slot `{}` has a shape of its own, which is for whole_variables", o.name,
+            slot.name);
+      }
       if (slot.name.empty() || !names.insert(slot.name).second) {
         throw InvalidArgument("{}: slots need names of their own: `{}`", o.name, slot.name);
       }

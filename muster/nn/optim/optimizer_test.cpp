@@ -45,12 +45,14 @@ TEST(Optimizer, IsFoundByTheSpellingsOfTorchAndTensorFlow) {
 }
 
 TEST(Optimizer, AnUnknownNameIsAnsweredWithTheNamesAndTheNearest) {
-  EXPECT_EQ(testing::message_of([] { optimizer_by_name("Adgrad", 0.2); }),
-            "there is no optimizer `Adgrad`, only adagrad, adam, adamw, ftrl, lion, momentum, "
-            "proximal_adagrad, rmsprop, sgd; did you mean adagrad?");
+  EXPECT_EQ(
+      testing::message_of([] { optimizer_by_name("Adgrad", 0.2); }),
+      "there is no optimizer `Adgrad`, only adagrad, adam, adamw, ftrl, lion, momentum, "
+      "proximal_adagrad, rmsprop, sgd, adafactor, lamb, muon, schedule_free_adam; did you mean "
+      "adagrad?");
   EXPECT_EQ(testing::message_of([] { optimizer_by_name("LBFGS", 0.2); }),
             "there is no optimizer `LBFGS`, only adagrad, adam, adamw, ftrl, lion, momentum, "
-            "proximal_adagrad, rmsprop, sgd");
+            "proximal_adagrad, rmsprop, sgd, adafactor, lamb, muon, schedule_free_adam");
   EXPECT_THROW(optimizer_by_name("Optimizer", 0.2), InvalidArgument);
 }
 

@@ -30,11 +30,13 @@ namespace {
 
 constexpr std::size_t kMaxSlots = 3;
 
-/// Dense variables that lie side by side and have one optimizer: updated in one go.
+/// Dense variables that lie side by side and have one optimizer: updated in one go. One variable,
+/// where the optimizer updates whole ones.
 struct Run {
   std::int64_t offset = 0;
   at::Tensor values{};
-  /// For the elements that are held.
+  bool is_whole = false;
+  /// For the elements that are held; those of a whole variable have their own shapes.
   std::vector<at::Tensor> slots{};
   FlatRange held{};
   std::vector<Variable> variables{};
@@ -110,6 +112,16 @@ void update_run(const StepRule& any_rule, const Run& run, const Gradients& gradi
   const std::int64_t first = std::max(held.first, range.first - run.offset);
   const std::int64_t last = std::min(held.last, range.last - run.offset);
   if (first >= last) return;
+  if (run.is_whole) {
+    const Variable& variable = run.variables.front();
+    const std::int64_t count = variable.value.numel();
+    if (first > 0 || last < count) {
+      throw Internal("elements [{}, {}) of {} are updated, which is updated as a whole", first,
+                     last, variable.spec.name);
+    }
+    return internal::custom_update_whole(std::get<internal::CustomRule>(any_rule), variable,
+                                         flat.narrow(0, offset, count), run.slots);
+  }
   if (const auto* custom = std::get_if<internal::CustomRule>(&any_rule)) {
     const std::int64_t count = held.last - held.first;
     return internal::custom_update(*custom, run.values.narrow(0, held.first, count),
@@ -170,6 +182,22 @@ std::vector<at::Tensor> make_slots(const Optimizer& optimizer, const at::Tensor&
   return slots;
 }
 
+std::vector<std::int64_t> slot_shape(const OptimizerSlot& slot,
+                                     std::span<const std::int64_t> variable) {
+  if (slot.shape_of != nullptr) return slot.shape_of(variable);
+  return {variable.begin(), variable.end()};
+}
+
+std::vector<at::Tensor> make_whole_slots(const Optimizer& optimizer, const Variable& variable) {
+  std::vector<at::Tensor> slots;
+  for (const auto& spec : internal::slots_of(optimizer)) {
+    slots.push_back(
+        at::full(slot_shape(spec, variable.spec.shape), spec.initial, variable.value.options())
+            .view({-1}));
+  }
+  return slots;
+}
+
 // Makes slots for the run's elements that are in `range`.
 void hold_in(Run& run, const FlatRange& range, const Optimizer& optimizer) {
   const std::int64_t size = run.values.numel();
@@ -178,6 +206,15 @@ void hold_in(Run& run, const FlatRange& range, const Optimizer& optimizer) {
   run.held = {first, last};
   // First what is held no longer goes.
   run.slots.clear();
+  if (run.is_whole) {
+    const Variable& variable = run.variables.front();
+    if (last == first) return;
+    if (first > 0 || last < variable.value.numel()) {
+      throw Internal("a part of {} is held, which is updated as a whole", variable.spec.name);
+    }
+    run.slots = make_whole_slots(optimizer, variable);
+    return;
+  }
   run.slots = make_slots(optimizer, run.values.narrow(0, first, last - first));
 }
 
@@ -233,15 +270,44 @@ std::vector<std::optional<std::size_t>> owners_of(const Variables& variables,
   return owners;
 }
 
-/// The dense variables in flat order, cut where the owner changes.
+bool updates_whole(const Optimizer& optimizer) {
+  const CustomOptions* custom = internal::custom_of(optimizer);
+  return custom != nullptr && custom->whole_variables;
+}
+
+// Throws where an optimizer that updates whole variables cannot train one of its own.
+void check_whole(const Variables& variables, const OptimizersByPrefix& optimizers,
+                 const std::vector<std::optional<std::size_t>>& owners) {
+  for (std::size_t i = 0; i < owners.size(); ++i) {
+    if (!owners[i]) continue;
+    const VariableSpec& spec = variables.all()[i].spec;
+    const CustomOptions* custom = internal::custom_of(optimizers[*owners[i]].optimizer);
+    if (custom == nullptr) continue;
+    if (custom->whole_variables && spec.sparse) {
+      throw InvalidArgument(
+          "{} updates whole variables, and `{}` is a table of which a step touches some rows: give "
+          "it another optimizer by its prefix, such as {{\"{}\", adam()}}",
+          custom->name, spec.name, spec.name);
+    }
+    const std::string obstacle = custom->obstacle ? custom->obstacle(spec.shape) : "";
+    if (!obstacle.empty()) {
+      throw InvalidArgument("{}: `{}` of shape [{}] {}", custom->name, spec.name,
+                            fmt::join(spec.shape, ", "), obstacle);
+    }
+  }
+}
+
+/// The dense variables in flat order, cut where the owner changes, and around whole ones.
 std::vector<std::pair<std::size_t, Run>> runs_of(
-    const Variables& variables, const std::vector<std::optional<std::size_t>>& owners) {
+    const Variables& variables, const OptimizersByPrefix& optimizers,
+    const std::vector<std::optional<std::size_t>>& owners) {
   std::vector<std::pair<std::size_t, Run>> runs;
   for (std::size_t i = 0; i < owners.size(); ++i) {
     const Variable& variable = variables.all()[i];
     if (!variable.dense()) continue;
-    if (runs.empty() || runs.back().first != *owners[i]) {
-      runs.push_back({*owners[i], Run{.offset = variable.offset}});
+    const bool is_whole = updates_whole(optimizers[*owners[i]].optimizer);
+    if (runs.empty() || runs.back().first != *owners[i] || is_whole) {
+      runs.push_back({*owners[i], Run{.offset = variable.offset, .is_whole = is_whole}});
     }
     runs.back().second.variables.push_back(variable);
   }
@@ -267,10 +333,63 @@ std::vector<NamedTensor> make_powers(const Optimizer& optimizer, const std::stri
 
 }  // namespace
 
-std::size_t slot_count(const OptimizersByPrefix& optimizers, std::string_view variable) {
+std::size_t slot_elements(const OptimizersByPrefix& optimizers, std::string_view variable,
+                          std::span<const std::int64_t> shape) {
   const auto owner = owner_of(optimizers, variable);
-  return owner ? internal::slots_of(optimizers[*owner].optimizer).size() : 0;
+  if (!owner) return 0;
+  std::size_t elements = 0;
+  for (const OptimizerSlot& slot : internal::slots_of(optimizers[*owner].optimizer)) {
+    elements += static_cast<std::size_t>(c10::multiply_integers(slot_shape(slot, shape)));
+  }
+  return elements;
 }
+
+bool is_kept_whole(const OptimizersByPrefix& optimizers, std::string_view variable) {
+  const auto owner = owner_of(optimizers, variable);
+  return owner && updates_whole(optimizers[*owner].optimizer);
+}
+
+std::optional<EvaluationOffset> evaluation_offset(const OptimizersByPrefix& optimizers,
+                                                  std::string_view variable) {
+  const auto owner = owner_of(optimizers, variable);
+  if (!owner) return std::nullopt;
+  const CustomOptions* custom = internal::custom_of(optimizers[*owner].optimizer);
+  if (custom == nullptr || !custom->evaluated) return std::nullopt;
+  return EvaluationOffset{
+      fmt::format("{}/{}{}", variable, optimizers[*owner].scopes.slots, custom->evaluated->slot),
+      custom->evaluated->factor};
+}
+
+bool has_evaluation_offset(const OptimizersByPrefix& optimizers) {
+  return std::ranges::any_of(optimizers, [](const OptimizerFor& entry) {
+    const CustomOptions* custom = internal::custom_of(entry.optimizer);
+    return custom != nullptr && custom->evaluated;
+  });
+}
+
+namespace {
+
+/// ElementUpdate::rate_share by step: a function of the schedule, whose sum up to the last step
+/// that was asked for is kept.
+class RateShares {
+ public:
+  double at(const LearningRate& schedule, std::int64_t step) {
+    if (step < next_ - 1) *this = {};
+    for (; next_ <= step; ++next_) {
+      largest_ = std::max(largest_, schedule.at(next_));
+      sum_ += largest_ * largest_;
+    }
+    return sum_ > 0 ? largest_ * largest_ / sum_ : 0.0;
+  }
+
+ private:
+  /// The sum has the steps before this one.
+  std::int64_t next_ = 0;
+  double largest_ = 0;
+  double sum_ = 0;
+};
+
+}  // namespace
 
 /// One optimizer, its variables and its state.
 struct Updater::Group {
@@ -283,6 +402,7 @@ struct Updater::Group {
   int rule = 0;
   /// [beta1_power, beta2_power] as scalars, for Adam.
   std::vector<NamedTensor> powers{};
+  RateShares rate_shares{};
 
   internal::BetaPowers beta_powers() const {
     if (powers.empty()) return {};
@@ -301,11 +421,21 @@ struct Updater::Group {
                     std::vector<NamedTensor>& tensors) const {
     const auto specs = internal::slots_of(optimizer);
     for (std::size_t i = 0; i < slots.size(); ++i) {
+      const auto shape = slot_shape(specs[i], variable.spec.shape);
       tensors.push_back(
-          {slot_name(variable, specs[i].name), slots[i]
-                                                   .view({-1})
-                                                   .narrow(0, first, variable.value.numel())
-                                                   .view(variable.value.sizes())});
+          {slot_name(variable, specs[i].name),
+           slots[i].view({-1}).narrow(0, first, c10::multiply_integers(shape)).view(shape)});
+    }
+  }
+  // All of each slot, or nothing.
+  void add_whole_parts(const Run& run, std::vector<TensorPart>& parts) const {
+    const Variable& variable = run.variables.front();
+    for (std::size_t i = 0; const auto& spec : internal::slots_of(optimizer)) {
+      const at::Tensor slot =
+          run.slots.empty() ? at::empty({0}, variable.value.options()) : run.slots[i];
+      parts.push_back({slot_name(variable, spec.name), slot_shape(spec, variable.spec.shape), 0,
+                       slot.numel(), slot});
+      ++i;
     }
   }
 };
@@ -328,7 +458,8 @@ Updater::Updater(const Variables& variables, const OptimizersByPrefix& optimizer
   if (held_ && !flat_.is_cpu()) {
     throw Unimplemented("a part of the variables on {} is held", flat_.device().str());
   }
-  for (auto& [owner, run] : runs_of(variables, owners)) {
+  check_whole(variables, optimizers, owners);
+  for (auto& [owner, run] : runs_of(variables, optimizers, owners)) {
     hold_in(run, held_.value_or(FlatRange{0, flat_size_}), groups_[owner].optimizer);
     groups_[owner].runs.push_back(std::move(run));
   }
@@ -386,10 +517,13 @@ void Updater::apply(const Gradients& gradients, std::int64_t step,
   // All rules before the first update: one that a rate does not allow leaves everything as it was.
   std::vector<StepRule> rules;
   rules.reserve(groups_.size());
-  for (const Group& group : groups_) {
+  for (Group& group : groups_) {
     const double rate = group.optimizer.learning_rate().at(step);
     if (const CustomOptions* custom = internal::custom_of(group.optimizer)) {
-      rules.emplace_back(internal::CustomRule{*custom, rate, step});
+      const double share = custom->averages_by_rate
+                               ? group.rate_shares.at(group.optimizer.learning_rate(), step)
+                               : 0.0;
+      rules.emplace_back(internal::CustomRule{*custom, rate, step, share});
     } else {
       rules.emplace_back(internal::rule_of(group.optimizer, rate, group.beta_powers()));
     }
@@ -510,6 +644,10 @@ std::vector<TensorPart> Updater::parts() const {
   for (const Group& group : groups_) {
     const auto specs = internal::slots_of(group.optimizer);
     for (const Run& run : group.runs) {
+      if (run.is_whole) {
+        group.add_whole_parts(run, parts);
+        continue;
+      }
       for (const Variable& variable : run.variables) {
         const FlatRange held = elements_in(variable, *held_);
         const std::int64_t begin = variable.offset - run.offset + held.first - run.held.first;

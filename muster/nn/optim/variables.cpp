@@ -97,7 +97,8 @@ Variable variable_of(const Member& member, const AdoptOptions& options, c10::Dev
   return {.spec = {.name = member.name,
                    .shape = member.tensor.sizes().vec(),
                    .trainable = member.trainable,
-                   .sparse = member.trainable && options.sparse && options.sparse(member.name)},
+                   .sparse = member.trainable && options.sparse && options.sparse(member.name),
+                   .whole = member.trainable && options.whole && options.whole(member.name)},
           .value = member.tensor.detach()};
 }
 

@@ -26,6 +26,8 @@ struct VariableSpec {
   /// A table [rows, width] whose gradient names the touched rows. A property of the variable, never
   /// of the layout: untouched rows and their slots do not change.
   bool sparse = false;
+  /// Its optimizer updates it as a whole: layouts that divide variables keep it in one piece.
+  bool whole = false;
 };
 
 /// A variable and where it lies. `value` is the variable itself, not a copy.
@@ -76,6 +78,8 @@ struct AdoptOptions {
   /// Whether the variable of this name is a sparse table; by default none is. Its module must have
   /// SparseTables, or give sparse gradients: torch::nn::EmbeddingOptions::sparse(true).
   std::function<bool(std::string_view)> sparse{};
+  /// Whether the variable of this name is VariableSpec::whole; by default none is.
+  std::function<bool(std::string_view)> whole{};
   /// Whether a GPU reads the dense ones where they lie, in host memory: it is pinned then.
   bool for_gpu = false;
 };

@@ -103,8 +103,9 @@ MemoryPlan plan_memory(const EstimatorOptions& options,
     std::uint64_t all = bytes;
     if (variable.trainable) {
       const std::int64_t shards = variable.sparse ? 1 : layout.shards;
-      const std::uint64_t slots =
-          share_of(bytes * slot_count(options.optimizer, variable.name), shards);
+      const std::uint64_t slots = share_of(
+          sizeof(float) * slot_elements(options.optimizer, variable.name, variable.tensor.sizes()),
+          shards);
       const std::uint64_t averages = options.moving_average ? share_of(bytes, shards) : 0;
       const std::uint64_t summed =
           layout.is_shared ? share_of(bytes, layout.divides_gradients ? layout.shards : 1) : 0;

@@ -273,6 +273,7 @@ RunSetup set_up_run(const EstimatorOptions& options, const RunContext& context) 
   towers.may_discard = options.nan_policy.action != NanPolicy::Action::kStop ||
                        config.reproducibility.precision == ComputeType::kFloat16;
   towers.zero_debias_batch_norm = options.zero_debias_batch_norm;
+  towers.optimizer = options.optimizer;
   if (saved) compare(*saved, towers);
   if (is_shared(config)) {
     join_cluster(options, context, setup);

@@ -10,6 +10,7 @@
 #include "muster/base/error.h"
 #include "muster/base/random.h"
 #include "muster/nn/model/seeded_module.h"
+#include "muster/nn/optim/slot_count.h"
 #include "muster/train/engine/seed_streams.h"
 
 namespace muster {
@@ -47,15 +48,21 @@ std::unique_lock<std::mutex> seed_generators(std::uint64_t seed, std::int64_t st
   return turn;
 }
 
-AdoptOptions adopt_options(const std::vector<ModuleVariable>& variables) {
+AdoptOptions adopt_options(const std::vector<ModuleVariable>& variables,
+                           const OptimizersByPrefix* optimizers) {
   std::map<std::string, std::string, std::less<>> names;
   std::set<std::string, std::less<>> sparse;
+  std::set<std::string, std::less<>> whole;
   for (const auto& variable : variables) {
     names.emplace(variable.key, variable.name);
     if (variable.sparse) sparse.insert(variable.name);
+    if (optimizers != nullptr && is_kept_whole(*optimizers, variable.name)) {
+      whole.insert(variable.name);
+    }
   }
   return {.name = [names](std::string_view key) { return names.find(key)->second; },
-          .sparse = [sparse](std::string_view name) { return sparse.contains(name); }};
+          .sparse = [sparse](std::string_view name) { return sparse.contains(name); },
+          .whole = [whole](std::string_view name) { return whole.contains(name); }};
 }
 
 }  // namespace muster

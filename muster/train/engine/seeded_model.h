@@ -8,6 +8,7 @@
 #include "muster/nn/model/model.h"
 #include "muster/nn/model/model_factory.h"
 #include "muster/nn/model/module_variables.h"
+#include "muster/nn/optim/optimizer.h"
 #include "muster/nn/optim/variables.h"
 
 namespace muster {
@@ -21,7 +22,9 @@ std::shared_ptr<Model> make_seeded_model(const ModelFactory& factory, std::uint6
 [[nodiscard]] std::unique_lock<std::mutex> seed_generators(std::uint64_t seed, std::int64_t step,
                                                            std::int64_t replica);
 
-/// The names and kinds that Variables take over from a module's.
-AdoptOptions adopt_options(const std::vector<ModuleVariable>& variables);
+/// The names and kinds that Variables take over from a module's. With the optimizers, those
+/// variables are whole that they update as a whole.
+AdoptOptions adopt_options(const std::vector<ModuleVariable>& variables,
+                           const OptimizersByPrefix* optimizers = nullptr);
 
 }  // namespace muster

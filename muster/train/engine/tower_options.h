@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "muster/nn/model/model_factory.h"
+#include "muster/nn/optim/optimizer.h"
 #include "muster/train/engine/run_config.h"
 
 namespace muster {
@@ -43,6 +44,8 @@ struct TowerOptions {
   bool own_cpu_kernels = true;
   /// See EstimatorOptions.
   bool zero_debias_batch_norm = false;
+  /// Those of the run, by which some variables are VariableSpec::whole.
+  OptimizersByPrefix optimizer{};
   /// See ReproducibilityConfig.
   CompileMode compile = CompileMode::kOff;
   /// File that receives the report of compiled steps; empty for none.

@@ -30,9 +30,9 @@ const std::shared_ptr<Model>& brought_to(c10::Device device, const std::shared_p
   return model;
 }
 
-AdoptOptions adopt_for(const std::vector<ModuleVariable>& variables, bool for_gpu) {
-  AdoptOptions options = adopt_options(variables);
-  options.for_gpu = for_gpu;
+AdoptOptions adopt_for(const std::vector<ModuleVariable>& variables, const TowerOptions& towers) {
+  AdoptOptions options = adopt_options(variables, &towers.optimizer);
+  options.for_gpu = towers.on_gpus();
   return options;
 }
 
@@ -67,7 +67,7 @@ Towers::Towers(const ModelFactory& factory, const Head* head, const TowerOptions
       slots_(options),
       module_variables_(variables_of(*first)),
       buffers_(*brought_to(slots_.primary(), first), slots_, options.on_gpus()),
-      variables_(Variables::adopt(*first, adopt_for(module_variables_, options.on_gpus()))),
+      variables_(Variables::adopt(*first, adopt_for(module_variables_, options))),
       copies_(
           variables_, slots_, [&] { return make_seeded_model(factory, options.seed); },
           module_variables_),

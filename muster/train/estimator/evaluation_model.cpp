@@ -2,12 +2,17 @@
 
 #include <torch/types.h>
 
+#include <functional>
+#include <span>
+#include <string>
+
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/data/checkpoint/checkpoint.h"
 #include "muster/nn/device/devices.h"
 #include "muster/nn/kernels/libtorch_kernels.h"
 #include "muster/nn/model/head.h"
+#include "muster/nn/optim/slot_count.h"
 #include "muster/train/engine/batch_norms.h"
 #include "muster/train/engine/seeded_model.h"
 #include "muster/train/engine/tensor_codec.h"
@@ -39,6 +44,32 @@ std::vector<NamedTensor> averaged_variables(const Variables& variables) {
     }
   }
   return tensors;
+}
+
+/// The value of a slot of this name.
+using SlotValue = std::function<at::Tensor(const std::string& slot, const Variable& variable)>;
+
+// Adds the offsets by which optimizers have their variables evaluated.
+void use_evaluation_offsets(const OptimizersByPrefix& optimizers, const Variables& variables,
+                            const SlotValue& value_of) {
+  const torch::NoGradGuard no_grad;
+  for (const auto& variable : variables.all()) {
+    if (!variable.spec.trainable) continue;
+    const auto offset = evaluation_offset(optimizers, variable.spec.name);
+    if (!offset) continue;
+    variable.value.add_(value_of(offset->slot, variable).to(variable.value.device()),
+                        offset->factor);
+  }
+}
+
+at::Tensor find_slot(std::span<const NamedTensor> values, const std::string& slot) {
+  for (const NamedTensor& named : values) {
+    if (named.name == slot) return named.tensor;
+  }
+  throw Unimplemented(
+      "evaluations of this optimizer need the slot {}, of which other tasks have a part; evaluate "
+      "checkpoints",
+      slot);
 }
 
 c10::Device evaluation_device(const EstimatorOptions& options, const RunConfig& config) {
@@ -99,6 +130,10 @@ std::int64_t EvaluationModel::load(const Path& prefix) {
   restore_from(checkpoint.bundle, variables_->tensors(), layouts);
   if (options_.learner) options_.learner->load(checkpoint.bundle, *model_);
   if (options_.moving_average) use_averages(checkpoint.bundle, *variables_, layouts);
+  use_evaluation_offsets(options_.optimizer, *variables_,
+                         [&](const std::string& slot, const Variable& variable) {
+                           return decode(checkpoint.bundle, slot, layouts.of(variable.spec.name));
+                         });
   loaded_from(prefix, decode(checkpoint.bundle, kGlobalStep).item<std::int64_t>());
   loaded_modified_ns_ = modified;
   return global_step_;
@@ -107,6 +142,10 @@ std::int64_t EvaluationModel::load(const Path& prefix) {
 void EvaluationModel::load(std::span<const NamedTensor> values, std::int64_t global_step) {
   restore(variables_->tensors(), values);
   if (options_.moving_average) restore(averaged_variables(*variables_), values);
+  use_evaluation_offsets(options_.optimizer, *variables_,
+                         [&](const std::string& slot, const Variable& /*variable*/) {
+                           return find_slot(values, slot);
+                         });
   loaded_from({}, global_step);
 }
 
