@@ -17,6 +17,7 @@ struct Flags {
   std::string reviews = "reviews";
   std::string job_dir = "reviews-run";
   std::string encode;
+  std::string find_rate;
   std::int64_t steps = 1000;
 };
 
@@ -81,6 +82,8 @@ int run(int argc, char** argv) {
   set.add("--job-dir", &flags.job_dir, "Checkpoints and the export go here");
   set.add("--train-steps", &flags.steps, "Train up to this step").positive();
   set.add("--encode", &flags.encode, "Print the lines of this file as instances, and do no more");
+  set.add("--find-learning-rate", &flags.find_rate,
+          "Draw the loss over the learning rate to this SVG file, and do no more");
   if (!set.parse(argc, argv)) return 0;
 
   const muster::TextEncoder encoder(muster::word_piece_tokenizer(flags.reviews + "/vocab.txt"),
@@ -90,16 +93,24 @@ int run(int argc, char** argv) {
     return 0;
   }
   const std::int64_t vocabulary = encoder.tokenizer().size();
-  muster::Estimator estimator({.model = [vocabulary] { return small_bert(vocabulary); },
-                               .head = muster::binary_class_head(),
-                               .optimizer = muster::adam({.learning_rate = 0.001})},
-                              muster::RunConfig::from_env().with_model_dir(flags.job_dir));
+  const muster::EstimatorOptions options{.model = [vocabulary] { return small_bert(vocabulary); },
+                                         .head = muster::binary_class_head(),
+                                         .optimizer = muster::adam({.learning_rate = 0.001})};
+  const auto config = muster::RunConfig::from_env().with_model_dir(flags.job_dir);
+  const muster::InputFn training = reviews(flags.reviews + "/train.tsv", encoder);
+  if (!flags.find_rate.empty()) {
+    const auto finding = muster::find_learning_rate(options, config, training);
+    muster::write_file_atomically(flags.find_rate, finding.svg());
+    fmt::print("the loss falls fastest at a learning rate of {:.2g}\n", finding.steepest);
+    return 0;
+  }
+  muster::Estimator estimator(options, config);
   const auto example = batch_of({encoder.encode("The soup was good."), encoder.encode("Bad!")});
-  const auto result = muster::train_and_evaluate(
-      estimator, {reviews(flags.reviews + "/train.tsv", encoder), flags.steps},
-      {.input_fn = reviews(flags.reviews + "/eval.tsv", encoder),
-       .exporters = {
-           muster::final_exporter("reviews", muster::raw_serving_input(example.features))}});
+  const auto result =
+      muster::train_and_evaluate(estimator, {training, flags.steps},
+                                 {.input_fn = reviews(flags.reviews + "/eval.tsv", encoder),
+                                  .exporters = {muster::final_exporter(
+                                      "reviews", muster::raw_serving_input(example.features))}});
   for (const auto& [name, value] : result.metrics) fmt::print("{} = {:.4g}\n", name, value);
   return 0;
 }

@@ -61,6 +61,7 @@ struct Run {
 
   TrainResult train(const Hooks& more_hooks, const SavingListeners& more_listeners = {}) const {
     TrainOptions options{.max_steps = train_spec.max_steps,
+                         .max_epochs = train_spec.max_epochs,
                          .hooks = train_spec.hooks,
                          .saving_listeners = extras.saving_listeners};
     options.hooks.insert(options.hooks.end(), more_hooks.begin(), more_hooks.end());

@@ -14,6 +14,7 @@
 #include "muster/train/estimator/early_stopping.h"
 #include "muster/train/estimator/estimator.h"
 #include "muster/train/estimator/in_memory_evaluator_hook.h"
+#include "muster/train/estimator/learning_rate_finder.h"
 #include "muster/train/estimator/predictor.h"
 #include "muster/train/estimator/specs.h"
 #include "muster/train/hooks/final_ops_hook.h"

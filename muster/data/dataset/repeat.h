@@ -43,6 +43,7 @@ class RepeatStage final : public UnaryStage<T> {
     if (!once || !count_ || __builtin_mul_overflow(*once, *count_, &all)) return std::nullopt;
     return all;
   }
+  bool is_endless() const override { return !count_ || this->input().is_endless(); }
   std::uint64_t opening_epoch(Origin origin) const override {
     return numbers_.outer(this->input().opening_epoch(origin));
   }
@@ -91,7 +92,8 @@ class RepeatStage final : public UnaryStage<T> {
       round_ = reader.number();
       any_ = reader.number() != 0;
       open_round();
-      if (input_) input_->restore(reader);
+      // A pass that was saved at its end begins a round that it has now, since the count is larger.
+      if (input_ && !reader.at_end()) input_->restore(reader);
     }
 
    private:

@@ -24,6 +24,22 @@ TEST(Repeat, GoesOnForeverWithoutACount) {
 
 TEST(Repeat, EndsWhenThereIsNothingToRepeat) { EXPECT_THAT(drain(range(0).repeat()), IsEmpty()); }
 
+TEST(Repeat, IsKnownToBeEndlessThroughStagesAfterIt) {
+  EXPECT_TRUE(range(2).repeat().batch(2).prefetch(1).stage()->is_endless());
+  EXPECT_TRUE(range(2).repeat().skip(1).repeat(2).stage()->is_endless());
+  EXPECT_FALSE(range(2).repeat().take(5).stage()->is_endless());
+  EXPECT_FALSE(range(2).repeat(3).batch(2).stage()->is_endless());
+}
+
+// As a run does whose last epoch is later than it was.
+TEST(Repeat, APositionAtTheEndGoesOnWithALargerCount) {
+  auto iterator = range(3).repeat(2).iterate();
+  while (iterator->next()) continue;
+  const std::string end = iterator->save();
+  EXPECT_THAT(drain(*range(3).repeat(3).iterate(end)), ElementsAre(0, 1, 2));
+  EXPECT_THAT(drain(*range(3).repeat(2).iterate(end)), IsEmpty());
+}
+
 TEST(Repeat, NumbersNestedEpochsEachOnce) {
   auto iterator = range(1).repeat(2).repeat(3).iterate();
   std::vector<std::uint64_t> epochs;

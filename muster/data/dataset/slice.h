@@ -32,6 +32,7 @@ class SliceStage final : public PassingStage<T> {
     const std::uint64_t first = std::min(*all, count_);
     return slice_ == Slice::kFirst ? first : *all - first;
   }
+  bool is_endless() const override { return slice_ == Slice::kRest && this->input().is_endless(); }
   std::unique_ptr<StageIterator<T>> open(const EpochContext& context) const override {
     return std::make_unique<Pass>(*this, context, this->input().open(context.input()));
   }

@@ -52,6 +52,8 @@ class StageBase {
   virtual std::string label() const { return std::string(kind()); }
   /// How many elements one pass has, if that is known without making it.
   virtual std::optional<std::uint64_t> size() const { return std::nullopt; }
+  /// Whether a pass is known to have no end: there is a repeat() without a count in it.
+  virtual bool is_endless() const { return false; }
   /// Where an element comes from, for messages: "train.csv line 17".
   virtual std::string where(Origin origin) const { return place_in_stage(origin); }
   /// The epoch this stage was opened with when it gave the element.
@@ -246,6 +248,7 @@ class UnaryStage : public Stage<Out> {
     return input_->opening_epoch(origin);
   }
   std::optional<std::uint64_t> size() const override { return input_->size(); }
+  bool is_endless() const override { return input_->is_endless(); }
 
  protected:
   const Stage<In>& input() const { return *input_; }

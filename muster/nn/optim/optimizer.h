@@ -196,7 +196,8 @@ struct OptimizerSlot {
   ShapeOf shape_of = nullptr;
 };
 
-/// Evaluations, predictions and exports use the variable plus `factor` times this slot in its place.
+/// Evaluations, predictions and exports use the variable plus `factor` times this slot in its
+/// place.
 struct EvaluationOffset {
   std::string slot;
   double factor = 0;

@@ -5,7 +5,8 @@
 
 #include "muster/nn/kernels/parallel_for.h"
 
-/// Helpers that optimizers of whole variables share. The bits do not depend on the number of threads.
+/// Helpers that optimizers of whole variables share. The bits do not depend on the number of
+/// threads.
 namespace muster::internal {
 
 /// The square root of the sum of squares: in double, by blocks that depend on the size alone.

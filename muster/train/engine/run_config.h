@@ -178,6 +178,10 @@ struct RunConfig {
   /// Hyperparameters that TensorBoard's page "hparams" shows of the run beside those that the
   /// estimator knows: names and values of the program's flags, such as "train_batch_size", "128".
   std::map<std::string, std::string> hparams{};
+  /// Try everything once: an Estimator works in a temporary folder that is removed with it, with a
+  /// copy of the latest checkpoint of model_dir, which it does not touch. It trains one step, and
+  /// evaluates and predicts one batch. For a process alone.
+  bool dry_run = false;
 
   /// Reads TF_CONFIG; a process without it is a cluster of one. A model_dir in TF_CONFIG is taken
   /// over.

@@ -181,6 +181,10 @@ void add_run_flags(FlagSet& set, RunFlags& flags) {
                    "Modules of this name, a regular expression, compute their activations again in "
                    "the backward and keep less until then");
   add_saving_flags(set, flags);
+  set.add_standard("--dry-run", &flags.dry_run,
+                   "One step, one batch of each evaluation and the exports, in a temporary folder: "
+                   "does everything work?")
+      .not_in_hparams();
   add_cluster_flags(set, flags.cluster);
   set.add_verbosity();
 }
@@ -200,6 +204,13 @@ RunConfig run_config(const RunFlags& flags) {
   config.cluster = cluster_config(flags.cluster, std::move(config.cluster.task));
   config.sharding = sharding_of(flags.sharding);
   config.recompute = flags.recompute;
+  config.dry_run = flags.dry_run;
+  if (flags.dry_run && !(config.cluster.task.is_alone() && config.cluster.task.cluster.empty())) {
+    throw UsageError(
+        "--dry-run: this process is {} of a cluster, and one alone tries a program; leave out the "
+        "launcher or unset TF_CONFIG",
+        config.cluster.task.task.name());
+  }
   if (config.sharding != Sharding::kOff && config.cluster.task.num_ps_replicas > 0) {
     throw UsageError(
         "--sharding={}: the cluster's ps hold a part of everything each; leave out the flag or the "

@@ -78,6 +78,8 @@ struct RunFlags {
   std::int64_t save_summary_steps = 100;
   /// --log-step-count-steps, RunConfig::log_step_count_steps
   std::int64_t log_step_count_steps = 100;
+  /// --dry-run, RunConfig::dry_run
+  bool dry_run = false;
   ClusterFlags cluster{};
 };
 

@@ -38,6 +38,27 @@ struct NanPolicy {
   std::int64_t limit = 10;
 };
 
+/// Lower learning rates where evaluations get no better: those of train_and_evaluate in a process
+/// alone, which are made between two steps. What counts are the evaluations of steps before the one
+/// whose rate is asked for, as the folder of evaluations has them, so that a run that is resumed
+/// continues with the same rates.
+struct PlateauOptions {
+  std::string metric = "loss";
+  bool higher_is_better = false;
+  /// Rates are multiplied by it each time; in (0, 1).
+  double factor = 0.1;
+  /// So many evaluations in turn, none of which is better than the best before, lower the rates.
+  std::int64_t patience = 10;
+  /// Better is by more than this.
+  double min_delta = 1e-4;
+  /// So many evaluations after a reduction do not count.
+  std::int64_t cooldown = 0;
+  /// Rates do not fall below this part of what their schedules say.
+  double min_factor = 0.0;
+  /// EvalSpec::name of the evaluations.
+  std::string eval_name{};
+};
+
 /// Rows of a table that were numbered by one vocabulary, to be found again under another.
 struct VocabInfo {
   /// One token a line; the line's number is the row.
@@ -98,6 +119,8 @@ struct EstimatorOptions {
   /// Part of the arithmetic; steps are not captured on a GPU. Averages that a warm start filled are
   /// forgotten at the first step.
   bool zero_debias_batch_norm = false;
+  /// Not for a task of a cluster, nor for boosted trees.
+  std::optional<PlateauOptions> reduce_on_plateau{};
   NanPolicy nan_policy{};
   /// Trains instead of gradients: see learner.h. Then the options about gradients are not
   /// used.
@@ -116,6 +139,10 @@ struct TrainOptions {
   std::optional<std::int64_t> steps{};
   /// Up to this global step; if the checkpoint is there already, nothing is done.
   std::optional<std::int64_t> max_steps{};
+  /// The input is one pass over the data, and so many are made: a run that begins again in the
+  /// middle of one makes the rest, and a larger number trains on. Beside steps or max_steps what
+  /// comes first ends the run. The input function must not repeat() without a count.
+  std::optional<std::int64_t> max_epochs{};
   Hooks hooks{};
   SavingListeners saving_listeners{};
   /// SIGTERM and SIGINT save a last checkpoint and then throw Interrupted.

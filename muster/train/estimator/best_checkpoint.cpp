@@ -2,7 +2,6 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "muster/base/log.h"
 #include "muster/data/checkpoint/bundle_files.h"
 #include "muster/data/checkpoint/checkpoint.h"
+#include "muster/train/estimator/checkpoint_copy_internal.h"
 #include "muster/train/estimator/estimator.h"
 #include "muster/train/estimator/run_metadata.h"
 
@@ -18,35 +18,6 @@ namespace muster {
 namespace {
 
 constexpr const char* kKeeperName = "best_checkpoint";
-constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
-
-void copy_whole_file(const Path& from, const Path& to) {
-  const auto source = file_system_for(from).open(from);
-  AtomicFile copy(to);
-  std::vector<char> bytes(kCopyBytes);
-  while (const std::size_t count = source->read(bytes)) copy.write({bytes.data(), count});
-  copy.commit();
-}
-
-// The files of a checkpoint, the index last: with it the checkpoint is there.
-std::vector<std::string> files_of(const Path& prefix) {
-  const std::string begin = prefix.filename().string() + ".";
-  const std::string index = bundle_index_path(prefix).filename().string();
-  std::vector<std::string> names;
-  for (auto& name : file_system_for(prefix).list(prefix.parent_path())) {
-    if (name.starts_with(begin) && name != index) names.push_back(std::move(name));
-  }
-  names.push_back(index);
-  return names;
-}
-
-void remove_checkpoint(const Path& prefix) {
-  auto names = files_of(prefix);
-  std::ranges::reverse(names);
-  for (const auto& name : names) {
-    file_system_for(prefix).remove(prefix.parent_path() / name);
-  }
-}
 
 class BestCheckpointKeeper : public Exporter {
  public:
@@ -60,16 +31,15 @@ class BestCheckpointKeeper : public Exporter {
                               bool /*is_the_final_export*/) override {
     const double value = value_of(result);
     const Path& model_dir = estimator.model_dir();
-    Path kept = export_path / checkpoint.filename();
     const auto best = read_export_note(model_dir, name_);
     if (best && best_checkpoint(model_dir) && !is_better(value, best->metrics)) return std::nullopt;
-    keep(checkpoint, kept);
+    Path kept = internal::copy_checkpoint(checkpoint, export_path);
     write_export_note(model_dir, name_,
                       {.global_step = checkpoint_step(checkpoint).value_or(0),
                        .metrics = result,
                        .folder = checkpoint.filename().string()});
     for (const auto& other : find_checkpoints(export_path)) {
-      if (other.filename() != kept.filename()) remove_checkpoint(other);
+      if (other.filename() != kept.filename()) internal::remove_checkpoint(other);
     }
     log::info("kept the best checkpoint {}: {} = {:g}", kept.string(), options_.metric, value);
     return kept;
@@ -91,15 +61,6 @@ class BestCheckpointKeeper : public Exporter {
     if (found == best.end()) return true;
     if (std::isnan(found->second)) return !std::isnan(value);
     return options_.higher_is_better ? value > found->second : value < found->second;
-  }
-
-  static void keep(const Path& checkpoint, const Path& kept) {
-    // It is whole, and stays until it is copied.
-    const OpenCheckpoint open = open_checkpoint(checkpoint);
-    file_system_for(kept).create_directories(kept.parent_path());
-    for (const auto& file : files_of(checkpoint)) {
-      copy_whole_file(checkpoint.parent_path() / file, kept.parent_path() / file);
-    }
   }
 
   BestCheckpointOptions options_;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <mutex>
 #include <set>
@@ -15,14 +16,21 @@
 #include "muster/data/checkpoint/checkpoint.h"
 #include "muster/nn/device/devices.h"
 #include "muster/nn/kernels/cpu_bfloat16.h"
+#include "muster/nn/model/model_summary.h"
+#include "muster/nn/optim/slot_count.h"
 #include "muster/train/engine/seed_streams.h"
+#include "muster/train/engine/seeded_model.h"
 #include "muster/train/engine/tensor_codec.h"
 #include "muster/train/engine/tower_options.h"
 #include "muster/train/engine/trainer.h"
+#include "muster/train/estimator/checkpoint_copy_internal.h"
 #include "muster/train/estimator/evaluation.h"
 #include "muster/train/estimator/evaluation_model.h"
 #include "muster/train/estimator/learner.h"
+#include "muster/train/estimator/plateau_internal.h"
 #include "muster/train/estimator/predictor.h"
+#include "muster/train/estimator/rates_internal.h"
+#include "muster/train/estimator/scratch_folder_internal.h"
 #include "muster/train/hooks/default_hooks.h"
 
 namespace muster {
@@ -38,6 +46,83 @@ void check(const EstimatorOptions& options) {
   if (clips > 1)
     throw InvalidArgument(
         "Estimator: at most one of clip's value, norm and global_norm may be set");
+  if (options.moving_average && has_evaluation_offset(options.optimizer)) {
+    throw InvalidArgument(
+        "Estimator: moving_average is set, and an optimizer keeps an average by itself, which "
+        "evaluations use: leave out moving_average");
+  }
+}
+
+bool is_process_alone(const RunConfig& config) {
+  return config.cluster.task.is_alone() && config.cluster.task.cluster.empty();
+}
+
+void check_together(const EstimatorOptions& options, const RunConfig& config) {
+  if (config.dry_run && !is_process_alone(config)) {
+    throw InvalidArgument("RunConfig: dry_run is for a process alone, and this one is {}",
+                          config.cluster.task.task.name());
+  }
+  if (!options.reduce_on_plateau) return;
+  internal::check(*options.reduce_on_plateau);
+  if (options.learner) {
+    throw InvalidArgument("Estimator: reduce_on_plateau is for training by gradients, not trees");
+  }
+  if (!is_process_alone(config)) {
+    throw Unimplemented(
+        "Estimator: reduce_on_plateau works in a process alone so far, since tasks of a cluster do "
+        "not see an evaluation at the same step; leave it out, or take a schedule");
+  }
+}
+
+// So many passes over what the input function gives.
+InputFn repeated_input(const InputFn& input_fn, std::int64_t epochs) {
+  return [input_fn, epochs](const InputContext& context) {
+    const Dataset<Batch> once = input_fn(context);
+    if (once.stage()->is_endless()) {
+      throw InvalidArgument(
+          "train: max_epochs is {}, and the input repeats itself without an end: leave repeat() "
+          "out of the input function, or max_epochs",
+          epochs);
+    }
+    return once.repeat(static_cast<std::uint64_t>(epochs));
+  };
+}
+
+InputFn input_of_run(const InputFn& input_fn, const TrainOptions& options) {
+  if (!options.max_epochs) return input_fn;
+  if (*options.max_epochs <= 0) {
+    throw InvalidArgument("train: max_epochs must be positive: {}", *options.max_epochs);
+  }
+  return repeated_input(input_fn, *options.max_epochs);
+}
+
+// One batch of it.
+InputFn shortened_input(const InputFn& input_fn) {
+  return [input_fn](const InputContext& context) { return input_fn(context).take(1); };
+}
+
+TrainOptions options_of_run(const RunConfig& config, const TrainOptions& options) {
+  if (!config.dry_run) return options;
+  TrainOptions one_step = options;
+  one_step.steps = 1;
+  one_step.max_steps.reset();
+  return one_step;
+}
+
+EvaluateOptions options_of_evaluation(const RunConfig& config, const EvaluateOptions& options) {
+  if (!config.dry_run) return options;
+  EvaluateOptions one_batch = options;
+  one_batch.steps = 1;
+  return one_batch;
+}
+
+void log_model(const EstimatorOptions& options, std::uint64_t seed) {
+  const std::string summary = model_summary(*make_seeded_model(options.model, seed));
+  for (std::size_t begin = 0; begin < summary.size();) {
+    const std::size_t end = std::min(summary.find('\n', begin), summary.size());
+    log::info("{}", summary.substr(begin, end - begin));
+    begin = end + 1;
+  }
 }
 
 Path temporary_model_dir() {
@@ -88,6 +173,38 @@ struct Estimator::Impl {
   std::unique_ptr<EvaluationModel> evaluation_model;
   EvaluationEvents evaluation_events;
   bool has_warned_of_bfloat16 = false;
+  /// In a dry run, where everything is written; config has its path.
+  std::unique_ptr<internal::ScratchFolder> scratch;
+
+  // Takes a temporary folder for the run's, with a copy of its latest checkpoint.
+  void begin_dry_run() {
+    scratch = std::make_unique<internal::ScratchFolder>();
+    const Path real = std::exchange(config.model_dir, scratch->path());
+    log::info("dry run: one step and one batch of evaluations, in {}; {} is not touched",
+              config.model_dir.string(), real.empty() ? "no other folder" : real.string());
+    log_model(options, config.seed());
+    const auto latest = real.empty() ? std::nullopt : muster::latest_checkpoint(real);
+    if (latest) internal::copy_checkpoint(*latest, config.model_dir);
+  }
+
+  // The run by which `train_options` trains: with the rates and hooks that options ask for.
+  std::unique_ptr<Trainer> make_trainer(const InputFn& input_fn,
+                                        const TrainOptions& train_options) const {
+    if (!options.reduce_on_plateau) {
+      return std::make_unique<Trainer>(options, config, input_fn, train_options, default_hooks);
+    }
+    const auto plateau = std::make_shared<internal::Plateau>(*options.reduce_on_plateau);
+    EstimatorOptions reduced = options;
+    reduced.optimizer =
+        internal::with_rates(options.optimizer, [&plateau](const LearningRate& rate) {
+          return LearningRate(
+              [plateau, rate](std::int64_t step) { return rate.at(step) * plateau->factor(step); },
+              rate.description() + ", reduced on plateaus");
+        });
+    TrainOptions watched = train_options;
+    watched.hooks.push_back(plateau);
+    return std::make_unique<Trainer>(reduced, config, input_fn, watched, default_hooks);
+  }
 
   // Where bfloat16 is slow, users wait without a reason to see.
   void warn_of_slow_bfloat16() {
@@ -165,10 +282,12 @@ std::optional<Features> Predictions::next() {
 Estimator::Estimator(EstimatorOptions options, RunConfig config) : impl_(std::make_shared<Impl>()) {
   check(options);
   config.check();
-  if (config.model_dir.empty()) config.model_dir = temporary_model_dir();
+  check_together(options, config);
+  if (config.model_dir.empty() && !config.dry_run) config.model_dir = temporary_model_dir();
   log_once(config);
   impl_->options = std::move(options);
   impl_->config = std::move(config);
+  if (impl_->config.dry_run) impl_->begin_dry_run();
 }
 Estimator::~Estimator() = default;
 Estimator::Estimator(const Estimator&) = default;
@@ -184,7 +303,11 @@ TrainResult Estimator::train(const InputFn& input_fn, const TrainOptions& option
     if (impl_->config.cluster.train_distribute) {
       throw Unimplemented("boosted trees train in one process alone; unset TF_CONFIG");
     }
-    return learner->train(impl_->options, impl_->config, input_fn, options);
+    if (options.max_epochs) {
+      throw InvalidArgument("train: boosted trees read their input once; leave out max_epochs");
+    }
+    return learner->train(impl_->options, impl_->config, input_fn,
+                          options_of_run(impl_->config, options));
   }
   const auto run = trainer(input_fn, options);
   run->begin();
@@ -198,13 +321,15 @@ std::unique_ptr<Trainer> Estimator::trainer(const InputFn& input_fn, const Train
     throw Unimplemented("boosted trees are not trained step by step; use Estimator::train");
   }
   impl_->warn_of_slow_bfloat16();
-  return std::make_unique<Trainer>(impl_->options, impl_->config, input_fn, options, default_hooks);
+  return impl_->make_trainer(input_of_run(input_fn, options),
+                             options_of_run(impl_->config, options));
 }
 
 EvaluationResult Estimator::evaluate(const InputFn& input_fn, const EvaluateOptions& options) {
   if (!input_fn) throw InvalidArgument("evaluate: input_fn is not set");
   impl_->model().load(impl_->checkpoint_or_latest(options.checkpoint_path));
-  return impl_->evaluate_loaded(input_fn, options, eval_dir(options.name));
+  return impl_->evaluate_loaded(input_fn, options_of_evaluation(config(), options),
+                                eval_dir(options.name));
 }
 
 EvaluationResult Estimator::evaluate(const Session& training, const InputFn& input_fn,
@@ -220,7 +345,8 @@ EvaluationResult Estimator::evaluate(const Session& training, const InputFn& inp
         "have none; evaluate its checkpoints");
   }
   impl_->model().load(training.variables(), training.global_step());
-  return impl_->evaluate_loaded(input_fn, options, eval_dir(options.name));
+  return impl_->evaluate_loaded(input_fn, options_of_evaluation(config(), options),
+                                eval_dir(options.name));
 }
 
 Predictions Estimator::predict(const InputFn& input_fn, const PredictOptions& options) {
@@ -233,8 +359,9 @@ Predictions Estimator::predict(const InputFn& input_fn, const PredictOptions& op
   impl->model = std::make_unique<EvaluationModel>(impl->options, impl_->config);
   impl->model->load(checkpoint);
   impl->predict_options = options;
-  impl->input = input_fn(InputContext(Mode::kPredict, 1, 0,
-                                      derive_key(impl_->config.seed(), seed_stream::kPredictInput)))
+  const InputFn input = config().dry_run ? shortened_input(input_fn) : input_fn;
+  impl->input = input(InputContext(Mode::kPredict, 1, 0,
+                                   derive_key(impl_->config.seed(), seed_stream::kPredictInput)))
                     .iterate();
   return Predictions(std::move(impl));
 }

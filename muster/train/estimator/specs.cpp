@@ -11,6 +11,9 @@ void TrainSpec::check() const {
   if (max_steps && *max_steps <= 0) {
     throw InvalidArgument("TrainSpec: max_steps must be positive: {}", *max_steps);
   }
+  if (max_epochs && *max_epochs <= 0) {
+    throw InvalidArgument("TrainSpec: max_epochs must be positive: {}", *max_epochs);
+  }
 }
 
 void EvalSpec::check() const {

@@ -19,6 +19,8 @@ struct TrainSpec {
   InputFn input_fn{};
   /// Ends at this global step; not set: when the input ends, or never.
   std::optional<std::int64_t> max_steps{};
+  /// So many passes over the input, which then does not repeat() by itself: see TrainOptions.
+  std::optional<std::int64_t> max_epochs{};
   Hooks hooks{};
 
   /// Throws InvalidArgument, naming the field.

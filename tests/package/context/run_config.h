@@ -1,0 +1,2 @@
+extern muster::Estimator estimator;
+extern muster::InputFn train_input;
