@@ -178,7 +178,8 @@ class ThreadTask : public Participant {
     Gradients gradients = variables_.make_gradients();
     for (const Variable& variable : variables_.all()) {
       const at::Tensor of = gradients.of(variable);
-      of.copy_(at::arange(of.numel(), at::kFloat).mul_(0.37F).add_(replica + 3 * step).sin_());
+      of.view({-1}).copy_(
+          at::arange(of.numel(), at::kFloat).mul_(0.37F).add_(replica + 3 * step).sin_());
     }
     return gradients;
   }
