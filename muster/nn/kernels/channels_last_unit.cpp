@@ -160,7 +160,7 @@ class PackedKernel {
 
  private:
   /// Weights that stay in the nearest cache while the pixels go by.
-  static constexpr std::int64_t kSliceFloats = 6 * 1024;
+  static constexpr std::int64_t kSliceFloats = std::int64_t{6} * 1024;
 
   std::int64_t rows_, run_;
   std::int64_t padded_outputs_ = 0;

@@ -120,7 +120,7 @@ py::dict checkpoint_variables(const Estimator& estimator) {
 
 TrainSpec make_train_spec(const py::object& input_fn, std::optional<std::int64_t> max_steps,
                           const py::iterable& hooks) {
-  return {to_input_fn(input_fn), max_steps, to_hooks(hooks)};
+  return {.input_fn = to_input_fn(input_fn), .max_steps = max_steps, .hooks = to_hooks(hooks)};
 }
 
 EvalSpec make_eval_spec(const py::object& input_fn, const py::kwargs& given) {
