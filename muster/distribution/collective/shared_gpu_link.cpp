@@ -3,15 +3,12 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <span>
 #include <string_view>
@@ -20,6 +17,7 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/base/system_identity.h"
 #include "muster/distribution/collective/device_link_internal.h"
 #include "muster/distribution/collective/mailbox_kernels_internal.h"
 
@@ -254,13 +252,6 @@ class SharedGpuLink final : public DeviceLink {
   std::map<std::size_t, Row> sent_, received_;
 };
 
-std::string first_line(const char* file) {
-  std::ifstream stream(file);
-  std::string line;
-  std::getline(stream, line);
-  return line;
-}
-
 }  // namespace
 
 std::string shared_gpu_identity(c10::Device device) {
@@ -268,11 +259,10 @@ std::string shared_gpu_identity(c10::Device device) {
   if (wanted != nullptr && std::string_view(wanted) == "nccl") return {};
   cudaDeviceProp properties;
   C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, device.index()));
-  std::array<char, 64> scope{};
   // Handles of memory are those of one namespace of a running system.
-  if (::readlink("/proc/self/ns/ipc", scope.data(), scope.size() - 1) < 0) return {};
-  std::string identity =
-      fmt::format("{} {} ", first_line("/proc/sys/kernel/random/boot_id"), scope.data());
+  const std::string scope = own_namespace("ipc");
+  if (scope.empty()) return {};
+  std::string identity = fmt::format("{} {} ", boot_id(), scope);
   for (const char byte : properties.uuid.bytes) {
     identity += fmt::format("{:02x}", static_cast<unsigned char>(byte));
   }
@@ -282,10 +272,8 @@ std::string shared_gpu_identity(c10::Device device) {
 std::unique_ptr<DeviceLink> make_shared_gpu_link(c10::Device device, std::size_t largest,
                                                  std::span<const std::size_t> partners,
                                                  const SwapHandles& swap_handles) {
-  constexpr std::size_t kWhole = 4096;
-  const std::size_t whole = (largest + kWhole - 1) / kWhole * kWhole;
   // Beside the largest message there are a few numbers.
-  const std::size_t mailbox = std::min(whole + (1 << 20), kMostMailbox);
+  const std::size_t mailbox = std::min(largest + (1 << 20), kMostMailbox);
   return std::make_unique<SharedGpuLink>(device, mailbox, partners, swap_handles);
 }
 

@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <charconv>
-#include <fstream>
 #include <string_view>
 #include <vector>
 
 #include "muster/base/error.h"
 #include "muster/base/lines.h"
 #include "muster/base/process_stat.h"
+#include "muster/base/system_identity.h"
 
 namespace muster::process {
 namespace {
@@ -37,18 +37,9 @@ std::vector<std::string_view> words_of(std::string_view text) {
   }
 }
 
-// Files under /proc have no size, so that read_file() is not for them.
-std::string proc_text(const std::string& path) {
-  std::ifstream file(path);
-  std::string text;
-  std::getline(file, text, '\0');
-  return text;
-}
-
-std::string boot_id() {
-  const std::string text = proc_text("/proc/sys/kernel/random/boot_id");
-  const auto words = words_of(text);
-  return words.empty() ? "unknown" : std::string(words.front());
+std::string known_boot_id() {
+  const std::string id = boot_id();
+  return id.empty() ? "unknown" : id;
 }
 
 }  // namespace
@@ -56,7 +47,7 @@ std::string boot_id() {
 std::optional<ProcessIdentity> identify(pid_t pid) {
   const auto stat = process_stat(pid);
   if (!stat || stat->has_ended()) return std::nullopt;
-  return ProcessIdentity{.pid = pid, .start_ticks = stat->start_ticks, .boot_id = boot_id()};
+  return ProcessIdentity{.pid = pid, .start_ticks = stat->start_ticks, .boot_id = known_boot_id()};
 }
 
 bool is_alive(const ProcessIdentity& process) { return identify(process.pid) == process; }

@@ -4,8 +4,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -14,6 +12,7 @@
 #include "muster/base/printable.h"
 #include "muster/base/process_stat.h"
 #include "muster/base/random_token.h"
+#include "muster/base/system_identity.h"
 #include "muster/base/wait.h"
 
 namespace muster::stores {
@@ -21,19 +20,8 @@ namespace {
 
 constexpr std::uint64_t kMostClaimBytes = 4096;
 
-std::string first_line_of(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
 // Where numbers of processes mean the same: one boot of one machine, and one namespace of it.
-std::string numbering() {
-  std::error_code error;
-  const auto name_space = std::filesystem::read_symlink("/proc/self/ns/pid", error);
-  return first_line_of("/proc/sys/kernel/random/boot_id") + " " + name_space.string();
-}
+std::string numbering() { return boot_id() + " " + own_namespace("pid"); }
 
 // When a process began, in ticks since the boot; empty when there is none.
 std::string start_of(std::int64_t pid) {
