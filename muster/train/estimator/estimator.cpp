@@ -1,10 +1,8 @@
 #include "muster/train/estimator/estimator.h"
 
-#include <stdlib.h>
 #include <torch/types.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -126,10 +124,9 @@ void log_model(const EstimatorOptions& options, std::uint64_t seed) {
 }
 
 Path temporary_model_dir() {
-  std::string name = (std::filesystem::temp_directory_path() / "muster-model-XXXXXX").string();
-  if (::mkdtemp(name.data()) == nullptr) throw_errno(errno, "making a temporary model folder");
-  log::warning("Using temporary folder as model directory: {}", name);
-  return name;
+  Path folder = internal::make_temporary_folder("muster-model");
+  log::warning("Using temporary folder as model directory: {}", folder.string());
+  return folder;
 }
 
 void require_role(const RunConfig& config) {

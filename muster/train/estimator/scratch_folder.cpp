@@ -10,13 +10,15 @@
 
 namespace muster::internal {
 
-ScratchFolder::ScratchFolder() {
-  std::string path = (std::filesystem::temp_directory_path() / "muster-scratch-XXXXXX").string();
+Path make_temporary_folder(const std::string& name) {
+  std::string path = (std::filesystem::temp_directory_path() / (name + "-XXXXXX")).string();
   if (::mkdtemp(path.data()) == nullptr) {
     throw_errno(errno, "making the temporary folder " + path);
   }
-  path_ = path;
+  return path;
 }
+
+ScratchFolder::ScratchFolder() : path_(make_temporary_folder("muster-scratch")) {}
 
 ScratchFolder::~ScratchFolder() {
   std::error_code ignored;
