@@ -15,12 +15,12 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
+#include <ctime>
 #include <string>
 #include <utility>
 
 #include "muster/base/flags/flags.h"
+#include "muster/base/process_stat.h"
 #include "muster/distribution/collective.h"
 #include "muster/muster.h"
 #include "muster/nn/api.h"
@@ -64,15 +64,11 @@ class Wrapped : public Model {
 
 /// Seconds since the system started this process.
 double seconds_of_process() {
-  std::ifstream stat("/proc/self/stat"), uptime("/proc/uptime");
-  std::string text;
-  std::getline(stat, text);
-  std::istringstream fields(text.substr(text.rfind(')') + 2));
-  std::string field;
-  for (int i = 3; i <= 22; ++i) fields >> field;
-  double now = 0;
-  uptime >> now;
-  return now - std::stod(field) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  const auto started = static_cast<double>(process_stat(::getpid()).value().start_ticks) /
+                       static_cast<double>(::sysconf(_SC_CLK_TCK));
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec) - started;
 }
 
 /// Waits for the device at three steps alone: the first, the last of the warm-up, and the last.

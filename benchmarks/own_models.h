@@ -20,20 +20,22 @@ struct Sizes {
   std::int64_t batch = 0, side = 0, width = 0, length = 0, words = 0, layers = 0;
 };
 
+/// A square convolution without bias that pads by half its kernel.
+inline torch::nn::Conv2d convolution(int from, int to, int size, int stride = 1) {
+  return torch::nn::Conv2d(
+      torch::nn::Conv2dOptions(from, to, size).stride(stride).padding(size / 2).bias(false));
+}
+
 struct BlockImpl : torch::nn::Module {
   torch::nn::Conv2d c1{nullptr}, c2{nullptr}, cs{nullptr};
   torch::nn::BatchNorm2d n1{nullptr}, n2{nullptr}, ns{nullptr};
   BlockImpl(int in, int out, int stride) {
-    const auto conv = [](int from, int to, int size, int step) {
-      return torch::nn::Conv2d(
-          torch::nn::Conv2dOptions(from, to, size).stride(step).padding(size / 2).bias(false));
-    };
-    c1 = register_module("c1", conv(in, out, 3, stride));
+    c1 = register_module("c1", convolution(in, out, 3, stride));
     n1 = register_module("n1", torch::nn::BatchNorm2d(out));
-    c2 = register_module("c2", conv(out, out, 3, 1));
+    c2 = register_module("c2", convolution(out, out, 3));
     n2 = register_module("n2", torch::nn::BatchNorm2d(out));
     if (stride == 1 && in == out) return;
-    cs = register_module("cs", conv(in, out, 1, stride));
+    cs = register_module("cs", convolution(in, out, 1, stride));
     ns = register_module("ns", torch::nn::BatchNorm2d(out));
   }
   at::Tensor forward(const at::Tensor& x) {
@@ -49,9 +51,7 @@ struct ResNet18 : torch::nn::Module {
   torch::nn::Sequential blocks;
   torch::nn::Linear fc{nullptr};
   ResNet18() {
-    stem = register_module(
-        "stem",
-        torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 64, 7).stride(2).padding(3).bias(false)));
+    stem = register_module("stem", convolution(3, 64, 7, 2));
     norm = register_module("norm", torch::nn::BatchNorm2d(64));
     int in = 64;
     for (const int out : {64, 128, 256, 512}) {
@@ -122,12 +122,9 @@ struct TwiceImpl : torch::nn::Module {
   torch::nn::Conv2d c1{nullptr}, c2{nullptr};
   torch::nn::BatchNorm2d n1{nullptr}, n2{nullptr};
   TwiceImpl(int in, int out) {
-    const auto conv = [](int from, int to) {
-      return torch::nn::Conv2d(torch::nn::Conv2dOptions(from, to, 3).padding(1).bias(false));
-    };
-    c1 = register_module("c1", conv(in, out));
+    c1 = register_module("c1", convolution(in, out, 3));
     n1 = register_module("n1", torch::nn::BatchNorm2d(out));
-    c2 = register_module("c2", conv(out, out));
+    c2 = register_module("c2", convolution(out, out, 3));
     n2 = register_module("n2", torch::nn::BatchNorm2d(out));
   }
   at::Tensor forward(const at::Tensor& x) { return torch::relu(n2(c2(torch::relu(n1(c1(x)))))); }
@@ -190,13 +187,9 @@ struct CifarUnitImpl : torch::nn::Module {
   torch::nn::BatchNorm2d n1{nullptr}, n2{nullptr};
   std::int64_t stride, more;
   CifarUnitImpl(int in, int out, int step) : stride(step), more((out - in) / 2) {
-    const auto conv = [](int from, int to, int by) {
-      return torch::nn::Conv2d(
-          torch::nn::Conv2dOptions(from, to, 3).stride(by).padding(1).bias(false));
-    };
-    c1 = register_module("c1", conv(in, out, step));
+    c1 = register_module("c1", convolution(in, out, 3, step));
     n1 = register_module("n1", torch::nn::BatchNorm2d(out));
-    c2 = register_module("c2", conv(out, out, 1));
+    c2 = register_module("c2", convolution(out, out, 3));
     n2 = register_module("n2", torch::nn::BatchNorm2d(out));
   }
   at::Tensor forward(const at::Tensor& x) {
@@ -214,8 +207,7 @@ struct ResNet44 : torch::nn::Module {
   torch::nn::Sequential units;
   torch::nn::Linear dense{nullptr};
   ResNet44() {
-    stem = register_module(
-        "stem", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 16, 3).padding(1).bias(false)));
+    stem = register_module("stem", convolution(3, 16, 3));
     norm = register_module("norm", torch::nn::BatchNorm2d(16));
     int in = 16;
     for (const int out : {16, 32, 64}) {
