@@ -11,7 +11,7 @@ namespace {
 using muster::testing::message_of;
 using ::testing::HasSubstr;
 
-// Five batches, shuffled anew in each epoch, where there is more than one replica shared out.
+// Five batches, shuffled again in each epoch, where there is more than one replica shared out.
 Dataset<Batch> five_batches(const InputContext& in) {
   return range(40)
       .shuffle(40, in.seed())
